@@ -1,0 +1,1 @@
+"""Audit: which pairs are wrong, how many, what they should be matched with."""

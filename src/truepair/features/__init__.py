@@ -1,0 +1,1 @@
+"""Turning pictures into region features."""

@@ -1,0 +1,1 @@
+"""Files of the published codes: checkpoints and weights."""

@@ -1,0 +1,1 @@
+"""Losses: pure functions over similarity matrices that give one value per pair."""

@@ -1,0 +1,1 @@
+"""Matchers: from batches of images and texts to codes, from codes to similarities."""

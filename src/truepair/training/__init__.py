@@ -1,0 +1,1 @@
+"""Training: the loop, checkpoints and exact resume, devices and processes."""
