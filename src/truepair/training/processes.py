@@ -1,0 +1,78 @@
+"""Several processes: each encodes its share of a batch; codes and similarities are gathered with gradient.
+
+Every process then computes the same loss over the whole batch, so negatives come from all of it and the ledger is
+the same everywhere. Gathering sends the gradients of all processes back to the one that made a code, which counts
+the loss once per process; averaging the parameters' gradients over the processes takes that factor out again.
+"""
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.nn import functional as with_gradient
+
+from truepair.matchers.base import ImageCodes, TextCodes
+
+
+def count() -> int:
+    """How many processes work together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Which of them this one is."""
+    return dist.get_rank() if count() > 1 else 0
+
+
+def share(size: int) -> slice:
+    """The rows of a batch of this size that belong to this process."""
+    bounds = _bounds(size)
+    return slice(bounds[rank()], bounds[rank() + 1])
+
+
+def _bounds(size: int) -> list[int]:
+    return [size * part // count() for part in range(count() + 1)]
+
+
+def gather_rows(rows: Tensor, size: int) -> Tensor:
+    """Put the shares of all processes together again, with gradient. rows: this share x ...; size: all rows."""
+    if count() == 1:
+        return rows
+    bounds = _bounds(size)
+    largest = max(after - before for before, after in zip(bounds, bounds[1:], strict=False))
+    padded = torch.cat([rows, rows.new_zeros(largest - len(rows), *rows.shape[1:])])
+    parts = with_gradient.all_gather(padded.contiguous())
+    return torch.cat([part[: bounds[i + 1] - bounds[i]] for i, part in enumerate(parts)])
+
+
+def gather_images(codes: ImageCodes, size: int) -> ImageCodes:
+    """The codes of all images of the batch."""
+    if count() == 1:
+        return codes
+    mask = None if codes.mask is None else gather_rows(codes.mask.to(codes.vectors.dtype), size).bool()
+    return ImageCodes(gather_rows(codes.regions, size), gather_rows(codes.vectors, size), mask)
+
+
+def gather_texts(codes: TextCodes, lengths: Tensor) -> TextCodes:
+    """The codes of all texts of the batch. lengths: those of all texts, known everywhere."""
+    if count() == 1:
+        return codes
+    size, longest = len(lengths), int(lengths.max())
+    words = codes.words
+    words = torch.cat([words, words.new_zeros(len(words), longest - words.shape[1], words.shape[2])], dim=1)
+    return TextCodes(gather_rows(words, size), gather_rows(codes.vectors, size), lengths)
+
+
+def average_gradients(parameters: Iterable[Tensor]) -> None:
+    """Replace every gradient by its mean over the processes."""
+    if count() == 1:
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    flat /= count()
+    offset = 0
+    for gradient in gradients:
+        gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient))
+        offset += gradient.numel()

@@ -1,0 +1,59 @@
+"""Similarities of a batch on demand: all of them, or only the pairs a loss looks at."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from truepair.losses.triplet import hardest_negatives, triplet, triplet_from_scores
+from truepair.matchers.base import ImageCodes, Matcher, TextCodes
+from truepair.training.processes import count, gather_rows, share
+
+
+class Scores:
+    """The similarities between the images and the texts of one batch, n x n, matched pairs on the diagonal."""
+
+    def __init__(self, matcher: Matcher, images: ImageCodes, texts: TextCodes) -> None:
+        self.matcher, self.images, self.texts = matcher, images, texts
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """Scores before a final sigmoid, with gradient, n x n."""
+        if count() == 1:
+            return self.matcher.logits(self.images, self.texts)
+        own = self.images.take(share(len(self)))
+        return gather_rows(self.matcher.logits(own, self.texts), len(self))
+
+    @cached_property
+    def similarity(self) -> Tensor:
+        """Published scores, with gradient, n x n."""
+        return self.matcher.score(self.logits).float()
+
+    @cached_property
+    def constant(self) -> Tensor:
+        """Published scores without a gradient, n x n."""
+        if "similarity" in self.__dict__ or not self.matcher.pairs_are_costly:
+            return self.similarity.detach()
+        with torch.no_grad():
+            return Scores(self.matcher, self.images, self.texts).similarity
+
+    def pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Published scores of the listed pairs, with gradient."""
+        if "similarity" in self.__dict__ or not self.matcher.pairs_are_costly:
+            return self.similarity[rows, columns]
+        own = share(len(rows))
+        scores = self.matcher.pair_similarity(self.images, self.texts, rows[own], columns[own]).float()
+        return gather_rows(scores, len(rows))
+
+    def triplet(self, margin: float | Tensor, negatives: str = "hardest") -> Tensor:
+        """Triplet loss per pair; hardest negatives build a graph for the pairs they touch only."""
+        if negatives != "hardest" or not self.matcher.pairs_are_costly:
+            return triplet(self.similarity, margin, negatives)
+        text_of, image_of = hardest_negatives(self.constant)
+        own = torch.arange(len(self), device=text_of.device)
+        rows, columns = torch.cat([own, own, image_of]), torch.cat([own, text_of, own])
+        matched, hard_text, hard_image = self.pairs(rows, columns).chunk(3)
+        return triplet_from_scores(matched, hard_text, hard_image, margin)
