@@ -9,7 +9,10 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class ImageCodes:
-    """Encoded images. regions: n x k x d. vectors: n x d. mask: n x k, True where a region is real, or None."""
+    """Encoded images. regions: n x k x d, zero where masked. vectors: n x d. mask: n x k, or None.
+
+    The mask is True where a region is real; None says that all are.
+    """
 
     regions: Tensor
     vectors: Tensor
@@ -55,7 +58,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, images: ImageCodes, texts: TextCodes) -> Tensor:
-        """The score of every image with every text before a final sigmoid, n x m; the cosine where there is none."""
+        """The score of every image with every text before a final sigmoid (if there is one), n x m."""
 
     @abstractmethod
     def pair_logits(self, images: ImageCodes, texts: TextCodes, rows: Tensor, columns: Tensor) -> Tensor:

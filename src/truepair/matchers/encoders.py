@@ -1,0 +1,137 @@
+"""Parts that several matchers share: checks, norms, and the encoders of regions and of words."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from truepair.errors import TruepairError
+
+
+def l2norm(x: Tensor, eps: float = 1e-8) -> Tensor:
+    """The last axis at unit length. eps stands outside the root, as published; zeros stay zeros."""
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / (length + eps)
+
+
+def checked_regions(regions: Tensor, mask: Tensor | None, width: int) -> tuple[Tensor, Tensor | None]:
+    """The regions, zero where the mask is False, and the mask; None instead of one that is True everywhere.
+
+    Whatever lies in a masked row, even NaN, is gone after this. An image without any real region is an error:
+    there is nothing it could be similar to.
+    """
+    if regions.dim() != 3 or regions.shape[-1] != width:
+        raise TruepairError(
+            f"Image features have the shape {tuple(regions.shape)}; "
+            f"this matcher needs images x regions x {width}."
+        )
+    if mask is None:
+        return regions, None
+    if mask.shape != regions.shape[:2] or mask.dtype != torch.bool:
+        raise TruepairError(
+            f"The mask of the regions has the shape {tuple(mask.shape)} and type {mask.dtype}; "
+            f"it must be {tuple(regions.shape[:2])} of booleans, True where a region is real."
+        )
+    if mask.all():
+        return regions, None
+    empty = ~mask.any(dim=1)
+    if empty.any():
+        raise TruepairError(
+            f"Image {int(empty.nonzero()[0])} of the batch has no real region: its mask is False everywhere. "
+            "Remove it together with its texts."
+        )
+    return regions.masked_fill(~mask[..., None], 0), mask
+
+
+def checked_tokens(tokens: Tensor, lengths: Tensor, vocabulary_size: int) -> None:
+    """Refuse word numbers and lengths that cannot be right, with a message that says why."""
+    if tokens.dim() != 2 or lengths.shape != tokens.shape[:1]:
+        raise TruepairError(
+            f"Texts need word numbers of the shape texts x words and one length each; "
+            f"got {tuple(tokens.shape)} and {tuple(lengths.shape)}."
+        )
+    if int(lengths.min()) < 1 or int(lengths.max()) > tokens.shape[1]:
+        raise TruepairError(
+            f"Lengths of texts run from {int(lengths.min())} to {int(lengths.max())}; "
+            f"they must lie between 1 and the {tokens.shape[1]} columns of word numbers."
+        )
+    if int(tokens.min()) < 0 or int(tokens.max()) >= vocabulary_size:
+        raise TruepairError(
+            f"Word numbers run from {int(tokens.min())} to {int(tokens.max())}, but this matcher knows "
+            f"{vocabulary_size} words. Use the vocabulary the matcher was built or trained with."
+        )
+
+
+def xavier_linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer with Xavier-uniform weights and zero bias."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that one row does not break: it has no spread of its own, so running statistics serve it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: rows x channels, or rows x channels x positions."""
+        if self.training and x.numel() == x.shape[1]:
+            return nn.functional.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(x)
+
+
+class RegionEncoder(nn.Module):
+    """One linear layer to the joint space, unit length per region (SCAN's image encoder)."""
+
+    def __init__(self, image_width: int, embedding: int) -> None:
+        super().__init__()
+        self.fc = xavier_linear(image_width, embedding)
+
+    def forward(self, regions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """regions: n x k x features. Returns n x k x d, zero where masked, and the mask if it hides any."""
+        regions, mask = checked_regions(regions, mask, self.fc.in_features)
+        codes = l2norm(self.fc(regions.to(self.fc.weight.dtype)))
+        return (codes if mask is None else codes.masked_fill(~mask[..., None], 0)), mask
+
+
+class WordEncoder(nn.Module):
+    """Word embedding and GRU, the mean of both directions; words come out as they are, without a norm."""
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        word_width: int,
+        embedding: int,
+        layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary_size, word_width)
+        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        self.dropout = nn.Dropout(dropout)
+        self.rnn = nn.GRU(word_width, embedding, layers, batch_first=True, bidirectional=bidirectional)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """tokens: m x t. lengths: m. Returns m x (longest length) x d, zero past each length."""
+        checked_tokens(tokens, lengths, self.embed.num_embeddings)
+        tokens = tokens[:, : int(lengths.max())]
+        return gru_states(self.rnn, self.dropout(self.embed(tokens)), lengths)
+
+
+def gru_states(rnn: nn.GRU, inputs: Tensor, lengths: Tensor) -> Tensor:
+    """States of a GRU over sequences of these lengths, the mean of both directions if there are two."""
+    packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    states, _ = pad_packed_sequence(rnn(packed)[0], batch_first=True, total_length=inputs.shape[1])
+    if not rnn.bidirectional:
+        return states
+    forward, backward = states.chunk(2, dim=-1)
+    return (forward + backward) / 2
+
+
+def mean_over(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean over the second axis of the rows that are real; rows that are not must be zero already."""
+    if mask is None:
+        return x.mean(dim=1)
+    return x.sum(dim=1) / mask.sum(dim=1, keepdim=True)

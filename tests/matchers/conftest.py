@@ -1,0 +1,74 @@
+"""Small matchers of every kind, and random batches that fit them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from truepair.matchers.base import ImageCodes, Matcher, TextCodes
+from truepair.matchers.registry import MATCHERS, build_matcher
+
+WIDTH, VOCABULARY = 20, 40
+SMALL = {"word_width": 6, "embedding": 16}
+OPTIONS = {
+    "vse_infty": SMALL | {"position_width": 8, "pooling_hidden": 8},
+    "projection": {"embedding": 16, "hidden": 12},
+}
+
+
+@dataclass
+class Batch:
+    regions: Tensor
+    mask: Tensor
+    tokens: Tensor
+    lengths: Tensor
+
+    def codes(self, matcher: Matcher) -> tuple[ImageCodes, TextCodes]:
+        return matcher.encode_images(self.regions, self.mask), matcher.encode_texts(self.tokens, self.lengths)
+
+
+def small_matcher(name: str, seed: int = 0) -> Matcher:
+    """A small matcher whose biases and running statistics are not at their trivial start."""
+    torch.manual_seed(seed)
+    sizes = {"vocabulary_size": VOCABULARY} if MATCHERS[name].texts == "words" else {"text_width": WIDTH}
+    matcher = build_matcher(name, image_width=WIDTH, **sizes, **OPTIONS[name])
+    with torch.no_grad():
+        for parameter in matcher.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+        for label, buffer in matcher.named_buffers():
+            if buffer.is_floating_point():
+                noise = torch.rand_like(buffer)
+                buffer.copy_(noise + 0.5 if label.endswith("var") else noise - 0.5)
+    return matcher.eval()
+
+
+def random_batch(name: str, images: int = 6, texts: int = 9, regions: int = 7, seed: int = 1) -> Batch:
+    """Images with masks in any arrangement, texts of several lengths; padding holds rubbish."""
+    rng = torch.Generator().manual_seed(seed)
+    mask = torch.rand(images, regions, generator=rng) < 0.7
+    mask[:, 2] = True
+    values = torch.randn(images, regions, WIDTH, generator=rng)
+    lengths = torch.randint(1, 9, (texts,), generator=rng)
+    lengths[0] = 1
+    if MATCHERS[name].texts == "vectors":
+        return Batch(values, mask, torch.randn(texts, WIDTH, generator=rng), lengths)
+    tokens = torch.randint(1, VOCABULARY, (texts, 10), generator=rng)
+    return Batch(values, mask, tokens, lengths)
+
+
+@pytest.fixture(params=list(MATCHERS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Every name of the registry in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def make_matcher() -> Callable[..., Matcher]:
+    return small_matcher
+
+
+@pytest.fixture
+def make_batch() -> Callable[..., Batch]:
+    return random_batch
