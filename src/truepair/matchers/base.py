@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,14 @@ class TextCodes:
 
 class Matcher(nn.Module, ABC):
     """Turns images and texts into codes, and codes into similarities (images are rows, texts columns)."""
+
+    pairs_are_costly: ClassVar[bool] = False
+    """True where scoring a pair costs much and depends on nothing but its codes, even while training: a loss
+    that looks at few pairs then builds a graph for those alone."""
+    has_sigmoid: ClassVar[bool] = False
+    """True where the score is a sigmoid of the logits."""
+    has_parts: ClassVar[bool] = True
+    """False where an item is one vector, without regions and words of its own."""
 
     @abstractmethod
     def encode_images(self, regions: Tensor, mask: Tensor | None = None) -> ImageCodes:

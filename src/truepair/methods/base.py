@@ -85,9 +85,8 @@ class Method(ABC):
         """Per-pair values of a batch that the division reads; "loss" among them."""
         raise NotImplementedError(f"{self.name} does not sweep")
 
-    def divide(self, sweeps: Sequence[Sweep], ledger: Ledger, division: Division | None, clock: Clock) -> None:
+    def divide(
+        self, sweeps: Sequence[Sweep], ledger: Ledger, division: Division | None, clock: Clock
+    ) -> None:
         """Write clean probabilities and partitions for all pairs. division replaces the paper's own."""
         raise NotImplementedError(f"{self.name} does not divide")
-
-    def epoch_ends(self, ledger: Ledger, clock: Clock) -> None:
-        """What happens to the ledger when an epoch is over; nothing by default."""

@@ -49,7 +49,9 @@ def read(path: Path) -> Checkpoint:
     except FileNotFoundError:
         raise DataError(path, "there is no such checkpoint.", "Train first, or name another run.") from None
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise DataError(path, f"is not a checkpoint of this program ({error}).", "Train again, or restore it.") from None
+        raise DataError(
+            path, f"is not a checkpoint of this program ({error}).", "Train again, or restore it."
+        ) from None
 
 
 def optimiser_tensors(optimiser: Optimizer, prefix: str) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ the loss once per process; averaging the parameters' gradients over the processe
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -40,9 +41,9 @@ def gather_rows(rows: Tensor, size: int) -> Tensor:
     if count() == 1:
         return rows
     bounds = _bounds(size)
-    largest = max(after - before for before, after in zip(bounds, bounds[1:], strict=False))
+    largest = max(after - before for before, after in pairwise(bounds))
     padded = torch.cat([rows, rows.new_zeros(largest - len(rows), *rows.shape[1:])])
-    parts = with_gradient.all_gather(padded.contiguous())
+    parts = with_gradient.all_gather(padded.contiguous())  # type: ignore[no-untyped-call]
     return torch.cat([part[: bounds[i + 1] - bounds[i]] for i, part in enumerate(parts)])
 
 

@@ -35,7 +35,9 @@ class Run:
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise DataError(self.folder, "is not a run (it has no config.json).", "Name a folder made by train.") from None
+            raise DataError(
+                self.folder, "is not a run (it has no config.json).", "Name a folder made by train."
+            ) from None
         return found
 
     @property
@@ -55,7 +57,9 @@ class Run:
         """What the run believed about every pair in the end."""
         path = self.folder / "ledger.parquet"
         if not path.exists():
-            raise DataError(path, "does not exist: the run has not ended.", "Go on with `truepair train --resume`.")
+            raise DataError(
+                path, "does not exist: the run has not ended.", "Go on with `truepair train --resume`."
+            )
         return pl.read_parquet(path)
 
     def checkpoint(self, which: str = "best") -> checkpoints.Checkpoint:

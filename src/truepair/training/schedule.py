@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from truepair.errors import TruepairError
 
@@ -88,5 +88,5 @@ def preset(method: str, name: str) -> Schedule:
     presets = tomllib.loads(text)
     if name not in presets:
         raise TruepairError(f"There is no preset '{name}'. Choose one of: {', '.join(presets)}.")
-    values = {**presets[name].get("all", {}), **presets[name].get(method, {})}
-    return Schedule(**{key: tuple(value) if key == "pieces" else value for key, value in values.items()})
+    values: dict[str, Any] = {**presets[name].get("all", {}), **presets[name].get(method, {})}
+    return Schedule(**{**values, "pieces": tuple(values["pieces"])})

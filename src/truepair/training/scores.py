@@ -5,7 +5,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from truepair.losses.triplet import hardest_negatives, triplet, triplet_from_scores
+from truepair.losses.triplet import Negatives, hardest_negatives, triplet, triplet_from_scores
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.training.processes import count, gather_rows, share
 
@@ -48,12 +48,12 @@ class Scores:
         scores = self.matcher.pair_similarity(self.images, self.texts, rows[own], columns[own]).float()
         return gather_rows(scores, len(rows))
 
-    def triplet(self, margin: float | Tensor, negatives: str = "hardest") -> Tensor:
+    def triplet(self, margin: float | Tensor, negatives: Negatives = "hardest") -> Tensor:
         """Triplet loss per pair; hardest negatives build a graph for the pairs they touch only."""
         if negatives != "hardest" or not self.matcher.pairs_are_costly:
             return triplet(self.similarity, margin, negatives)
-        text_of, image_of = hardest_negatives(self.constant)
-        own = torch.arange(len(self), device=text_of.device)
-        rows, columns = torch.cat([own, own, image_of]), torch.cat([own, text_of, own])
+        picked = hardest_negatives(self.constant, margin)
+        own = torch.arange(len(self), device=picked.columns.device)
+        rows, columns = torch.cat([own, own, picked.rows]), torch.cat([own, picked.columns, own])
         matched, hard_text, hard_image = self.pairs(rows, columns).chunk(3)
-        return triplet_from_scores(matched, hard_text, hard_image, margin)
+        return triplet_from_scores(matched, hard_text, hard_image, margin, picked)

@@ -1,0 +1,96 @@
+"""GSL: rethinking cross-modal anchor alignment for mitigating error accumulation (CVPR 2026)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from truepair.beliefs.anchors import Form, cosines, frequency_representation, geometry_labels
+from truepair.beliefs.ledger import Ledger, Partition
+from truepair.losses.structure import Scale, inter_structure, intra_structure, semantic_constrained
+from truepair.losses.triplet import MarginForm, soft_margin
+from truepair.methods.base import Division, Method, Step, Sweep
+from truepair.methods.divisions import beta_division, divide_each
+from truepair.training.schedule import Clock
+from truepair.training.scores import Scores
+
+
+@dataclass(frozen=True)
+class GSL(Method):
+    """Two networks; noisy pairs get labels from how they stand to clean anchors, in the frequency domain."""
+
+    name: ClassVar[str] = "gsl"
+    title: ClassVar[str] = "Fourier anchor alignment, geometry-aware labels, structural triplet (CVPR 2026)"
+    networks: ClassVar[int] = 2
+    divides: ClassVar[bool] = True
+
+    margin: float = 0.2
+    soft_margin: MarginForm = "exponential"
+    margin_base: float = 10.0
+    threshold: float = 0.5  # delta
+    intra_weight: float = 1.0  # zeta, Eq. 16
+    inter_weight: float = 0.1  # eta, Eq. 16
+    structure_scale: Scale = "mean"
+    """"sum" is the printed double sum, whose weight grows with the batch."""
+    anchor_images: Literal["learned", "raw"] = "learned"
+    """Image side of the anchors: the learned global vector, or the mean of the raw region features."""
+    label_form: Form = "folded"
+    """"raw" is Eq. 11 as printed, which is at least 1 and grows with the distortion."""
+    galc: bool = True
+    """Geometry-aware label correction; off: noisy pairs count nothing."""
+    foa2: bool = True
+    """Fourier anchor alignment; off: GALC compares the features themselves."""
+    sct: bool = True
+    """The structural terms of the loss, Eq. 13 and 15; off: L_w alone trains and divides."""
+
+    def sweep(self, scores: Scores) -> dict[str, Tensor]:
+        """L_SCT of every pair (Algorithm 1, lines 3-5)."""
+        return {"loss": self._constrained(scores, scores.triplet(self.margin))}
+
+    def divide(
+        self, sweeps: Sequence[Sweep], ledger: Ledger, division: Division | None, clock: Clock
+    ) -> None:
+        """Lines 6-10: a Beta mixture of each network's losses."""
+        divide_each(sweeps, ledger, division or beta_division, self.threshold)
+
+    def loss(self, step: Step, ledger: Ledger) -> Tensor:
+        """L_w in warm-up (line 1), then L_SCT with refined labels (lines 11-16)."""
+        if step.clock.warming_up:
+            return step.scores.triplet(self.margin)
+        label = self._labels(step, ledger)
+        ledger.correspondence[step.network, step.pairs] = label.cpu()
+        margins = soft_margin(label, self.margin, self.soft_margin, self.margin_base)
+        return self._constrained(step.scores, step.scores.triplet(margins))  # Eq. 16
+
+    def _constrained(self, scores: Scores, triplet: Tensor) -> Tensor:
+        if not self.sct:
+            return triplet
+        images, texts = scores.matcher.image_vectors(scores.images), scores.matcher.text_vectors(scores.texts)
+        intra = intra_structure(
+            cosines(images, images), cosines(texts, texts), self.structure_scale
+        )  # Eq. 13
+        across = scores.similarity
+        inter = inter_structure(across, across.T, self.structure_scale)  # Eq. 15
+        return semantic_constrained(triplet, intra, inter, self.intra_weight, self.inter_weight)
+
+    def _labels(self, step: Step, ledger: Ledger) -> Tensor:
+        """1 for pairs that the other network calls clean; Eq. 8-11 for the rest, with the clean ones as anchors."""
+        scores = step.scores
+        clean = (ledger.partition[1 - step.network, step.pairs] == int(Partition.CLEAN)).to(
+            scores.images.vectors.device
+        )
+        if not self.galc:
+            return clean.float()
+        with torch.no_grad():
+            images = (
+                step.raw_images()
+                if self.anchor_images == "raw"
+                else scores.matcher.image_vectors(scores.images)
+            )
+            texts = scores.matcher.text_vectors(scores.texts)
+            if self.foa2:
+                images, texts = frequency_representation(images), frequency_representation(texts)  # Eq. 7
+            corrected = geometry_labels(images, texts, images[clean], texts[clean], form=self.label_form)
+        return torch.where(clean, 1.0, corrected.clamp(0, 1) if self.label_form == "folded" else corrected)

@@ -1,0 +1,85 @@
+"""SREM: noisy correspondence learning with self-reinforcing errors mitigation (Dang et al., AAAI 2024)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from truepair.beliefs.ledger import Ledger, Partition
+from truepair.losses.complementary import Reading, biased_complementary
+from truepair.losses.energy import clean_by_energy, energies, energy_bound, entropy_weights, swapped_hinge
+from truepair.methods.base import Method, Step
+
+
+@dataclass(frozen=True)
+class SREM(Method):
+    """One network; the division happens inside the step, from the energies of the batch's answers."""
+
+    name: ClassVar[str] = "srem"
+    title: ClassVar[str] = (
+        "Energy filtration, swapped gradient weighting, biased complementary learning (AAAI 2024)"
+    )
+
+    margin: float = 0.2  # alpha, Eq. 5
+    clean_energy: float = -4.0  # m_clean, Eq. 3 and Figure 4
+    noisy_energy: float = 0.0  # m_noisy
+    energy_threshold: float = -2.0
+    """tau, Eq. 2: not printed; the middle of the two margins."""
+    energy_weight: float = 0.1  # lambda_1 in [0, 1], not printed
+    complement_weight: float = 1.0  # lambda_2 in [0, 1], not printed
+    steepness: float = 2.0  # beta, Eq. 10 (the multi-similarity loss's value)
+    base: float = 0.5  # b, Eq. 10
+    reading: Reading = "product"
+    """What Eq. 12 means; see `biased_complementary`. "uniform" is the paper's ablation L_c*."""
+    cosine_scale: float = 20.0
+    cosine_center: float = 0.5
+    """A cosine is no logit: over 128 answers its energy stays below m_clean whatever it says. Matchers without
+    a sigmoid get F = scale (S - center), which puts matched and mismatched pairs on either side of the margins."""
+    ranking: bool = True
+    """L_w, Eq. 6."""
+    bounding: bool = True
+    """L_u, Eq. 3."""
+    complementary: bool = True
+    """L_c, Eq. 13."""
+
+    def loss(self, step: Step, ledger: Ledger) -> Tensor:
+        """Complementary learning alone in warm-up, then 0.5 L_w + lambda_1 L_u + lambda_2 L_c, both ways."""
+        similarity = step.scores.similarity
+        if step.clock.warming_up:
+            return self._complementary(similarity, None, None)
+        logits = self._logits(step)
+        clean = by_image, by_text = clean_by_energy(logits, self.energy_threshold)  # Eq. 2
+        self._record(step, ledger, by_image, by_text, logits)
+        loss = torch.zeros_like(similarity.diagonal())
+        if self.ranking:
+            weights = entropy_weights(logits, similarity, self.margin)  # Eq. 4-5
+            loss = loss + swapped_hinge(similarity, weights, clean, self.margin)  # half of Eq. 6
+        if self.bounding:
+            bounds = zip(energies(logits), clean, strict=True)
+            for energy, trusted in bounds:
+                bound = energy_bound(energy, trusted, self.clean_energy, self.noisy_energy)  # Eq. 3
+                loss = loss + self.energy_weight * bound
+        if self.complementary:
+            loss = loss + self.complement_weight * self._complementary(similarity, by_image, by_text)
+        return loss
+
+    def _logits(self, step: Step) -> Tensor:
+        if step.scores.matcher.has_sigmoid:
+            return step.scores.logits.float()
+        return self.cosine_scale * (step.scores.similarity - self.cosine_center)
+
+    def _complementary(self, similarity: Tensor, by_image: Tensor | None, by_text: Tensor | None) -> Tensor:
+        """Eq. 10-13 in both directions."""
+        options = {"steepness": self.steepness, "base": self.base}
+        return biased_complementary(
+            similarity, by_image, reading=self.reading, **options
+        ) + biased_complementary(similarity.T, by_text, reading=self.reading, **options)
+
+    def _record(self, step: Step, ledger: Ledger, by_image: Tensor, by_text: Tensor, logits: Tensor) -> None:
+        """The ledger keeps the probability of the given answer as the belief, and whether both sides trust it."""
+        answers = (logits.softmax(1).diagonal() + logits.softmax(0).diagonal()).detach() / 2
+        trusted = torch.where(by_image & by_text, int(Partition.CLEAN), int(Partition.NOISY))
+        ledger.clean[step.network, step.pairs] = answers.cpu()
+        ledger.correspondence[step.network, step.pairs] = answers.cpu()
+        ledger.partition[step.network, step.pairs] = trusted.to(torch.uint8).cpu()
