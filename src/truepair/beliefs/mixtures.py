@@ -1,0 +1,263 @@
+"""Two-component mixtures of per-pair losses: the lower component is taken for the clean pairs.
+
+Gaussian as in DivideMix, NCR and ReCon; Beta as in BiCro and GSL. Both fits are deterministic, work on
+distinct values with counts, and count more values than `bins` into a histogram first: expectation
+maximisation then costs the same for any number of pairs. Values that are all equal cannot be divided: they
+are all low.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln, expit
+
+from truepair.errors import TruepairError
+
+Vector = NDArray[np.float64]
+Two = tuple[float, float]
+
+BINS = 8192
+
+
+@dataclass(frozen=True)
+class GaussianMixture2:
+    """Two Gaussians, the lower mean first. iterations: how many steps the fit took."""
+
+    means: Two
+    variances: Two
+    weights: Two
+    iterations: int
+
+    def posterior(self, values: ArrayLike) -> Vector:
+        """The probability that each value comes from the lower component, the shape of values."""
+        x = _finite(values)
+        if 0 in self.weights:
+            return np.full(x.shape, self.weights[0])
+        low, high = (self._log_weighted(x, k) for k in (0, 1))
+        return np.asarray(expit(low - high))
+
+    def densities(self, values: ArrayLike) -> Vector:
+        """The weighted density of each component, 2 x the shape of values."""
+        x = _finite(values)
+        return np.stack([np.exp(self._log_weighted(x, k)) if self.weights[k] else 0 * x for k in (0, 1)])
+
+    def density(self, values: ArrayLike) -> Vector:
+        """The density of the mixture, the shape of values."""
+        return np.asarray(self.densities(values).sum(axis=0))
+
+    def _log_weighted(self, x: Vector, k: int) -> Vector:
+        return _log_weighted_gaussian(x, self.means[k], self.variances[k], self.weights[k])
+
+
+@dataclass(frozen=True)
+class BetaMixture2:
+    """Two Beta distributions on [0, 1], the lower mean first."""
+
+    alpha: Two
+    beta: Two
+    weights: Two
+
+    @property
+    def means(self) -> Two:
+        """The mean of each component."""
+        low, high = (a / (a + b) for a, b in zip(self.alpha, self.beta, strict=True))
+        return low, high
+
+    def posterior(self, values: ArrayLike) -> Vector:
+        """The probability that each value comes from the lower component, the shape of values.
+
+        A value that neither component explains goes to the nearer mean; the published code, which adds 1e-12
+        to the density, always calls it noisy. Where a density is infinite (a loss of exactly 0 when
+        alpha < 1) this is the limit, so that the cleanest of all pairs is clean; the published code divides
+        infinity by infinity there and calls that pair noisy, too.
+        """
+        x = _inside_unit_interval(values)
+        if 0 in self.weights:
+            return np.full(x.shape, self.weights[0])
+        low, high = self.densities(x)
+        nearer_low = x < sum(self.means) / 2
+        return np.asarray((low + 1e-12 * nearer_low) / (low + high + 1e-12))
+
+    def densities(self, values: ArrayLike) -> Vector:
+        """The weighted density of each component, 2 x the shape of values."""
+        x = _inside_unit_interval(values)
+        return _weighted_betas(*_beta_logs(x), self.alpha, self.beta, self.weights)
+
+    def density(self, values: ArrayLike) -> Vector:
+        """The density of the mixture, the shape of values."""
+        return np.asarray(self.densities(values).sum(axis=0))
+
+
+def normalise(losses: ArrayLike) -> Vector:
+    """Stretch values to [0, 1]: (x - min) / (max - min). All values equal give zeros."""
+    x = _finite(losses)
+    if x.size == 0:
+        return x
+    low, high = x.min(), x.max()
+    return (x - low) / (high - low) if high > low else np.zeros_like(x)
+
+
+def fit_gaussian(
+    values: ArrayLike,
+    *,
+    iterations: int = 10,
+    tolerance: float = 1e-2,
+    variance_floor: float = 5e-4,
+    bins: int | None = BINS,
+) -> GaussianMixture2:
+    """Fit two Gaussians by expectation maximisation from the best split in two (1-D 2-means, found exactly).
+
+    values: n, min-max normalised losses. The defaults are those of the published codes, which stop far from
+    convergence: when the mean log-likelihood moves by less than tolerance. variance_floor is added to every
+    variance. bins: more values than that are binned, which moves posteriors by less than 1e-3 (never with
+    None).
+    """
+    x, counts = _distinct(_finite(values), bins)
+    if len(x) == 1:
+        return GaussianMixture2((x[0], x[0]), (variance_floor, variance_floor), (1.0, 0.0), 0)
+    low = (np.arange(len(x)) < _best_split(x, counts)).astype(np.float64)
+    means, variances, weights = _gaussian_moments(x, counts, low, variance_floor)
+    likelihood, steps = -np.inf, 0
+    for _ in range(iterations):
+        steps += 1
+        log_low, log_high = (_log_weighted_gaussian(x, means[k], variances[k], weights[k]) for k in (0, 1))
+        before, likelihood = likelihood, float(np.average(np.logaddexp(log_low, log_high), weights=counts))
+        share = expit(log_low - log_high)
+        means, variances, weights = _gaussian_moments(x, counts, share, variance_floor)
+        if abs(likelihood - before) < tolerance:
+            break
+    if means[0] > means[1]:
+        means, variances, weights = means[::-1], variances[::-1], weights[::-1]
+    return GaussianMixture2(means, variances, weights, steps)
+
+
+def fit_beta(
+    values: ArrayLike,
+    *,
+    iterations: int = 10,
+    clip: float = 1e-4,
+    bins: int | None = BINS,
+) -> BetaMixture2:
+    """Fit two Beta distributions by expectation maximisation with weighted moments (BiCro, after Arazo).
+
+    values: n, in [0, 1]; inside the fit they are moved into [clip, 1 - clip], where every density is finite.
+    bins: more values than that are binned, which moves posteriors by less than 1e-3 (never with None).
+    """
+    x, counts = _distinct(np.clip(_inside_unit_interval(values), clip, 1 - clip), bins)
+    if len(x) == 1:
+        a, b = _beta_from_moments(x[0], 0.0)
+        return BetaMixture2((a, a), (b, b), (1.0, 0.0))
+    alpha, beta, weights = (1.0, 2.0), (2.0, 1.0), (0.5, 0.5)
+    logs = _beta_logs(x)
+    for _ in range(iterations):
+        densities = _weighted_betas(*logs, alpha, beta, weights)
+        # The floor of the published code: it keeps a component that explains nothing from vanishing.
+        shares = np.maximum(densities, 1e-12)
+        shares *= counts / shares.sum(axis=0)
+        mass = shares.sum(axis=1)
+        means = shares @ x / mass
+        variances = [share @ (x - mean) ** 2 / m for share, mean, m in zip(shares, means, mass, strict=True)]
+        (a0, b0), (a1, b1) = (_beta_from_moments(m, v) for m, v in zip(means, variances, strict=True))
+        alpha, beta, weights = (a0, a1), (b0, b1), _two(mass / mass.sum())
+    # The published code takes the component that began as the lower one, wherever it has ended.
+    fitted = BetaMixture2(alpha, beta, weights)
+    if fitted.means[0] > fitted.means[1]:
+        return BetaMixture2(alpha[::-1], beta[::-1], weights[::-1])
+    return fitted
+
+
+def divide(posterior: ArrayLike, threshold: float = 0.5, forced_share: float = 0.01) -> NDArray[np.bool_]:
+    """Which pairs are clean: those whose posterior exceeds the threshold, n.
+
+    If all of them do, the smallest posteriors (NCR: 1 % of the pairs, at least one) are noisy all the same,
+    as co-teaching needs two sides; of pairs tied at that border all are. forced_share 0 turns this off.
+    """
+    p = _finite(posterior)
+    if forced_share and p.size and p.min() > threshold:
+        threshold = np.sort(p)[int(forced_share * p.size)]
+    return np.asarray(p > threshold)
+
+
+def _finite(values: ArrayLike) -> Vector:
+    x = np.asarray(values, dtype=np.float64)
+    bad = ~np.isfinite(x)
+    if bad.any():
+        where = int(np.flatnonzero(bad)[0])
+        raise TruepairError(
+            f"{int(bad.sum())} of {x.size} values are not finite, the first at position {where}"
+            f" ({x.flat[where]}). A mixture cannot be fitted to them; look for the cause (a diverged network,"
+            " a NaN in the features) or set those pairs aside."
+        )
+    return x
+
+
+def _inside_unit_interval(values: ArrayLike) -> Vector:
+    x = _finite(values)
+    if x.size and (x.min() < 0 or x.max() > 1):
+        raise TruepairError(
+            f"A Beta mixture lives on [0, 1], but the values run from {x.min():g} to {x.max():g}."
+            " Stretch them with normalise() first."
+        )
+    return x
+
+
+def _distinct(x: Vector, bins: int | None) -> tuple[Vector, Vector]:
+    """Distinct values in rising order and their counts; of many values equal bins at the mean of theirs."""
+    if x.size == 0:
+        raise TruepairError("There are no values to fit a mixture to.")
+    if bins is None or x.size <= bins:
+        values, times = np.unique(x, return_counts=True)
+        return values, times.astype(np.float64)
+    x = x.ravel()
+    low, high = x.min(), x.max()
+    if low == high:
+        return np.array([low]), np.array([float(x.size)])
+    place = np.minimum(((x - low) * (bins / (high - low))).astype(np.int64), bins - 1)
+    counts = np.bincount(place, minlength=bins).astype(np.float64)
+    sums = np.bincount(place, weights=x, minlength=bins)
+    full = counts > 0
+    return sums[full] / counts[full], counts[full]
+
+
+def _best_split(x: Vector, counts: Vector) -> int:
+    """How many of the rising values belong to the lower of two clusters with the least squared error."""
+    mass, total = np.cumsum(counts), np.cumsum(counts * x)
+    n, s = mass[:-1], total[:-1]
+    explained = s**2 / n + (total[-1] - s) ** 2 / (mass[-1] - n)
+    return int(np.argmax(explained)) + 1
+
+
+def _gaussian_moments(x: Vector, counts: Vector, low: Vector, floor: float) -> tuple[Two, Two, Two]:
+    shares = np.stack([low, 1 - low]) * counts
+    # The smallest of masses instead of none, so that an empty component keeps finite parameters.
+    mass = shares.sum(axis=1) + 10 * np.finfo(np.float64).eps
+    means = shares @ x / mass
+    variances = np.sum(shares * (x - means[:, None]) ** 2, axis=1) / mass + floor
+    return _two(means), _two(variances), _two(mass / mass.sum())
+
+
+def _log_weighted_gaussian(x: Vector, mean: float, variance: float, weight: float) -> Vector:
+    return np.asarray(np.log(weight) - 0.5 * (np.log(2 * np.pi * variance) + (x - mean) ** 2 / variance))
+
+
+def _beta_logs(x: Vector) -> tuple[Vector, Vector]:
+    # At 0 and 1 a density may be infinite; just beside them it is only huge, and a ratio has its limit.
+    return np.log(np.maximum(x, 1e-300)), np.log(np.maximum(1 - x, 1e-300))
+
+
+def _weighted_betas(log_x: Vector, log_rest: Vector, alpha: Two, beta: Two, weights: Two) -> Vector:
+    components = zip(alpha, beta, weights, strict=True)
+    return np.stack(
+        [w * np.exp((a - 1) * log_x + (b - 1) * log_rest - betaln(a, b)) for a, b, w in components]
+    )
+
+
+def _beta_from_moments(mean: float, variance: float) -> Two:
+    # All of a component's values equal: a narrow peak instead of a division by zero.
+    concentration = mean * (1 - mean) / max(variance, 1e-9) - 1
+    return float(mean * concentration), float((1 - mean) * concentration)
+
+
+def _two(pair: Vector) -> Two:
+    return float(pair[0]), float(pair[1])
