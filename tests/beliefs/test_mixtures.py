@@ -228,13 +228,23 @@ def test_two_values_are_told_apart(fit, values):
 
 
 @pytest.mark.parametrize("fit", FITS)
-def test_one_component_may_be_empty(fit):
-    """A single hump: nothing breaks, and the weights and posteriors stay finite."""
+def test_a_single_hump_breaks_nothing(fit):
     x = np.random.default_rng(5).beta(30, 30, 2000)
     mixture = fit(x)
     posterior = mixture.posterior(x)
     assert np.isfinite(posterior).all()
     assert posterior.mean() == pytest.approx(mixture.weights[0], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fit", "values"), [(fit_gaussian, [1.0, 1.0, 0.99, 0.99, 1.0, 1.0, 0.93]), (fit_beta, [0.9, 0.9, 0.83])]
+)
+def test_a_component_left_without_pairs_does_not_make_everything_noisy(fit, values):
+    """Here the fit explains all values by one component, and the empty one has the lower mean."""
+    mixture = fit(values, iterations=30, **({"tolerance": 0} if fit is fit_gaussian else {}))
+    assert mixture.weights == (1.0, 0.0)
+    assert mixture.means[0] == mixture.means[1] == pytest.approx(np.mean(values), abs=1e-3)
+    assert mixture.posterior(values).tolist() == [1.0] * len(values)
 
 
 @pytest.mark.parametrize("fit", FITS)

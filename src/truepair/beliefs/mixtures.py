@@ -2,8 +2,8 @@
 
 Gaussian as in DivideMix, NCR and ReCon; Beta as in BiCro and GSL. Both fits are deterministic, work on
 distinct values with counts, and count more values than `bins` into a histogram first: expectation
-maximisation then costs the same for any number of pairs. Values that are all equal cannot be divided: they
-are all low.
+maximisation then costs the same for any number of pairs. Where there is nothing to divide, because all values
+are equal or one component is left with less than half a pair, all pairs are low.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 Two = tuple[float, float]
 
 BINS = 8192
+EMPTY = 0.5
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def fit_gaussian(
     """
     x, counts = _distinct(_finite(values), bins)
     if len(x) == 1:
-        return GaussianMixture2((x[0], x[0]), (variance_floor, variance_floor), (1.0, 0.0), 0)
+        return _one_gaussian(float(x[0]), variance_floor, 0)
     low = (np.arange(len(x)) < _best_split(x, counts)).astype(np.float64)
     means, variances, weights = _gaussian_moments(x, counts, low, variance_floor)
     likelihood, steps = -np.inf, 0
@@ -127,6 +128,9 @@ def fit_gaussian(
         means, variances, weights = _gaussian_moments(x, counts, share, variance_floor)
         if abs(likelihood - before) < tolerance:
             break
+    if min(weights) * counts.sum() < EMPTY:
+        kept = int(weights[1] > weights[0])
+        return _one_gaussian(means[kept], variances[kept], steps)
     if means[0] > means[1]:
         means, variances, weights = means[::-1], variances[::-1], weights[::-1]
     return GaussianMixture2(means, variances, weights, steps)
@@ -146,8 +150,7 @@ def fit_beta(
     """
     x, counts = _distinct(np.clip(_inside_unit_interval(values), clip, 1 - clip), bins)
     if len(x) == 1:
-        a, b = _beta_from_moments(x[0], 0.0)
-        return BetaMixture2((a, a), (b, b), (1.0, 0.0))
+        return _one_beta(*_beta_from_moments(x[0], 0.0))
     alpha, beta, weights = (1.0, 2.0), (2.0, 1.0), (0.5, 0.5)
     logs = _beta_logs(x)
     for _ in range(iterations):
@@ -160,6 +163,9 @@ def fit_beta(
         variances = [share @ (x - mean) ** 2 / m for share, mean, m in zip(shares, means, mass, strict=True)]
         (a0, b0), (a1, b1) = (_beta_from_moments(m, v) for m, v in zip(means, variances, strict=True))
         alpha, beta, weights = (a0, a1), (b0, b1), _two(mass / mass.sum())
+    if min(weights) * counts.sum() < EMPTY:
+        kept = int(weights[1] > weights[0])
+        return _one_beta(alpha[kept], beta[kept])
     # The published code takes the component that began as the lower one, wherever it has ended.
     fitted = BetaMixture2(alpha, beta, weights)
     if fitted.means[0] > fitted.means[1]:
@@ -235,6 +241,14 @@ def _gaussian_moments(x: Vector, counts: Vector, low: Vector, floor: float) -> t
     means = shares @ x / mass
     variances = np.sum(shares * (x - means[:, None]) ** 2, axis=1) / mass + floor
     return _two(means), _two(variances), _two(mass / mass.sum())
+
+
+def _one_gaussian(mean: float, variance: float, steps: int) -> GaussianMixture2:
+    return GaussianMixture2((mean, mean), (variance, variance), (1.0, 0.0), steps)
+
+
+def _one_beta(alpha: float, beta: float) -> BetaMixture2:
+    return BetaMixture2((alpha, alpha), (beta, beta), (1.0, 0.0))
 
 
 def _log_weighted_gaussian(x: Vector, mean: float, variance: float, weight: float) -> Vector:
