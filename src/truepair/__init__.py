@@ -1,3 +1,19 @@
 """Train image-text retrieval on pairs you cannot trust, and find the ones that are wrong."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from truepair.pairs.readers import load_pairs as load_pairs
+
 __version__ = "0.1.0"
+
+# The public functions live in modules that import torch and more, which `truepair --help` need not wait for.
+_EXPORTS = {"load_pairs": "truepair.pairs.readers"}
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'truepair' has no attribute '{name}'")

@@ -1,7 +1,10 @@
 """Pairs: images, texts, and which image each text is paired with."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,10 +15,22 @@ Protocol = Literal["none", "caption", "image", "unknown"]
 
 @dataclass(frozen=True)
 class Source:
-    """A file the data came from."""
+    """A file the data came from. It is hashed when somebody asks, not before: feature files can be huge."""
 
     path: str
-    sha256: str
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file as it is now, in hexadecimal."""
+        status = Path(self.path).stat()
+        return _sha256(self.path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, size: int, changed: int) -> str:
+    # Size and time of change are arguments so that a file that was replaced is read again.
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -36,11 +51,17 @@ class NoiseRecord:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the data and its noise came from."""
+    """Where the data and its noise came from. set_aside: pairs left out because their caption is empty."""
 
     layout: str
     sources: tuple[Source, ...] = ()
     noise: NoiseRecord = field(default_factory=NoiseRecord)
+    set_aside: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """All of it as plain values for a JSON file, sources with their sha256."""
+        sources = [{"path": source.path, "sha256": source.sha256} for source in self.sources]
+        return {**asdict(self), "sources": sources}
 
 
 @dataclass(frozen=True, eq=False)
