@@ -243,7 +243,7 @@ def test_a_component_left_without_pairs_does_not_make_everything_noisy(fit, valu
     """Here the fit explains all values by one component, and the empty one has the lower mean."""
     mixture = fit(values, iterations=30, **({"tolerance": 0} if fit is fit_gaussian else {}))
     assert mixture.weights == (1.0, 0.0)
-    assert mixture.means[0] == mixture.means[1] == pytest.approx(np.mean(values), abs=1e-3)
+    assert mixture.means[0] == mixture.means[1] == pytest.approx(np.mean(values), abs=5e-3)
     assert mixture.posterior(values).tolist() == [1.0] * len(values)
 
 
