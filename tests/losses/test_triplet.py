@@ -194,7 +194,8 @@ def test_always_finite_never_negative_and_gradients_sum_to_zero(matrix, dtype):
         values.sum().backward()
         assert torch.isfinite(similarity.grad).all()
         # A hinge only compares: shifting every similarity changes nothing.
-        assert similarity.grad.float().sum().abs() < 1e-2
+        gradient = similarity.grad.float()
+        assert gradient.sum().abs() <= 1e-2 * gradient.abs().sum()
 
 
 def test_one_pair_has_no_negatives():

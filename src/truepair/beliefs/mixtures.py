@@ -173,18 +173,6 @@ def fit_beta(
     return fitted
 
 
-def divide(posterior: ArrayLike, threshold: float = 0.5, forced_share: float = 0.01) -> NDArray[np.bool_]:
-    """Which pairs are clean: those whose posterior exceeds the threshold, n.
-
-    If all of them do, the smallest posteriors (NCR: 1 % of the pairs, at least one) are noisy all the same,
-    as co-teaching needs two sides; of pairs tied at that border all are. forced_share 0 turns this off.
-    """
-    p = _finite(posterior)
-    if forced_share and p.size and p.min() > threshold:
-        threshold = np.sort(p)[int(forced_share * p.size)]
-    return np.asarray(p > threshold)
-
-
 def _finite(values: ArrayLike) -> Vector:
     x = np.asarray(values, dtype=np.float64)
     bad = ~np.isfinite(x)

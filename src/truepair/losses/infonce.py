@@ -3,8 +3,9 @@
 Everywhere: similarity is n x n, images are rows and texts columns, given pairs lie on the diagonal.
 """
 
-import torch
 from torch import Tensor
+
+from truepair.losses.precision import full_precision
 
 
 def matching_probabilities(similarity: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -42,5 +43,4 @@ def info_nce(similarity: Tensor, temperature: float, labels: Tensor | None = Non
 def _scaled(similarity: Tensor, temperature: float) -> Tensor:
     if not temperature > 0:
         raise ValueError(f"The temperature must be positive, not {temperature}.")
-    # Half precision holds three digits; divided by a temperature of 0.05 that is an error of 2 % in every p.
-    return similarity.to(torch.promote_types(similarity.dtype, torch.float32)) / temperature
+    return full_precision(similarity) / temperature

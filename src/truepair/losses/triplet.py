@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from truepair.losses.precision import full_precision
+
 Negatives = Literal["hardest", "mean", "sum"]
 MarginForm = Literal["hard", "linear", "exponential", "sine"]
 
@@ -42,7 +44,7 @@ def triplet(
     given pair as a zero, as NCR's warm-up and its per-pair loss for the mixture do.
     same: n x n, True where an entry is no negative besides the diagonal (another text of the same image).
     """
-    similarity = _at_least_float32(similarity)
+    similarity = full_precision(similarity)
     row_margin, column_margin = _margins(margin)
     matched = similarity.diagonal()
     positive = _positives(similarity, same)
@@ -91,7 +93,7 @@ def triplet_from_scores(
     and of every text with its hardest image. picked: where those negatives are; needed when the margin has
     two dimensions, and to give an item without a negative no cost.
     """
-    matched = _at_least_float32(matched)
+    matched = full_precision(matched)
     row_margin, column_margin = _margins_at(margin, picked)
     text_cost = (row_margin + hardest_text - matched).clamp(min=0)
     image_cost = (column_margin + hardest_image - matched).clamp(min=0)
@@ -119,11 +121,6 @@ def soft_margin(
     if form == "sine":
         return margin * (torch.sin(math.pi * label - math.pi / 2) + 1) / 2
     raise ValueError(f"form must be 'hard', 'linear', 'exponential' or 'sine', not {form!r}.")
-
-
-def _at_least_float32(values: Tensor) -> Tensor:
-    # Half precision cannot tell a margin of 0.2 from 0.2002, nor sum a row of hinges.
-    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _positives(similarity: Tensor, same: Tensor | None) -> Tensor:
