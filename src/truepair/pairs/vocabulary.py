@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from truepair.errors import DataError
 from truepair.files import replaced_when_written
 from truepair.pairs.text import tokenize
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unk>"
 
@@ -40,8 +42,10 @@ class EncodedTexts:
         """How many numbers each text has."""
         return np.diff(self.starts)
 
-    def padded(self, rows: NDArray[np.int64] | None = None) -> tuple[Tensor, Tensor]:
+    def padded(self, rows: NDArray[np.int64] | None = None) -> "tuple[Tensor, Tensor]":
         """These texts (default: all) as tokens, m x longest, zero past the length; and their lengths, m."""
+        import torch  # here, so that looking at a data set does not have to wait for it
+
         starts = self.starts[:-1] if rows is None else self.starts[:-1][rows]
         lengths = self.lengths if rows is None else self.lengths[rows]
         position = np.arange(lengths.max(initial=0))
