@@ -14,7 +14,10 @@ from truepair.errors import TruepairError
 # Modules are imported only when their verb is called, so that help and small verbs start at once.
 VERBS = {
     "inspect": "What is in a data set, and what is wrong with it",
+    "train": "Train a matcher on pairs that cannot be trusted, with any of the methods",
+    "evaluate": "Recalls of a run's networks, and how well it tells wrong pairs apart",
     "matchers": "The matchers, and what each of them needs",
+    "methods": "The methods, with their papers' values",
 }
 
 
@@ -34,9 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     import tyro
 
-    run = getattr(importlib.import_module(f"truepair.cli.{verb}"), verb)
+    module = importlib.import_module(f"truepair.cli.{verb}")
+    run = getattr(module, verb)
     try:
-        tyro.cli(run, prog=f"truepair {verb}", description=run.__doc__, args=words[1:])
+        if hasattr(module, "options_for"):
+            # Which options there are depends on the words themselves (the method's, the matcher's).
+            run(tyro.cli(module.options_for(words[1:]), prog=f"truepair {verb}", args=words[1:]))
+        else:
+            tyro.cli(run, prog=f"truepair {verb}", description=run.__doc__, args=words[1:])
     except TruepairError as error:
         stderr.print(str(error), markup=False, style="red")
         return 2

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from truepair.beliefs.ledger import Ledger
 from truepair.errors import DataError
+from truepair.files import replaced_when_written
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,11 @@ class Checkpoint:
 
 def write(path: Path, checkpoint: Checkpoint) -> None:
     """Write so that a crash at any moment leaves the old file or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-    save_file(tensors, temporary, metadata={"facts": json.dumps(checkpoint.facts)})
-    with temporary.open("rb") as written:
-        os.fsync(written.fileno())
-    temporary.replace(path)
+    with replaced_when_written(path) as file:
+        file.write(save(tensors, metadata={"facts": json.dumps(checkpoint.facts)}))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read(path: Path) -> Checkpoint:

@@ -15,6 +15,8 @@ import torch
 
 from truepair import __version__
 from truepair.errors import DataError
+from truepair.files import replaced_when_written
+from truepair.pairs.vocabulary import Vocabulary
 from truepair.training import checkpoints
 
 
@@ -62,6 +64,16 @@ class Run:
             )
         return pl.read_parquet(path)
 
+    def write_ledger(self, frame: pl.DataFrame) -> None:
+        """The last thing a run writes."""
+        with replaced_when_written(self.folder / "ledger.parquet") as file:
+            frame.write_parquet(file)
+
+    def vocabulary(self) -> Vocabulary | None:
+        """The words the matcher knows; None where it reads text vectors."""
+        path = self.folder / "vocabulary.json"
+        return Vocabulary.read(path) if path.exists() else None
+
     def checkpoint(self, which: str = "best") -> checkpoints.Checkpoint:
         """The checkpoint of the best epoch, or the last one."""
         return checkpoints.read(self.checkpoint_path(which))
@@ -91,9 +103,8 @@ class Run:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file so that it is either the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.partial")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    with replaced_when_written(path) as file:
+        file.write(text.encode())
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Literal
 
+import numpy as np
+
 from truepair.errors import TruepairError
 
 
@@ -90,3 +92,8 @@ def preset(method: str, name: str) -> Schedule:
         raise TruepairError(f"There is no preset '{name}'. Choose one of: {', '.join(presets)}.")
     values: dict[str, Any] = {**presets[name].get("all", {}), **presets[name].get(method, {})}
     return Schedule(**{**values, "pieces": tuple(values["pieces"])})
+
+
+def seed_for(*purpose: int) -> int:
+    """A seed that belongs to these numbers (the run's seed, then what it is for) and to no others."""
+    return int(np.random.SeedSequence(purpose).generate_state(1, np.uint64)[0])

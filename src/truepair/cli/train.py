@@ -1,0 +1,135 @@
+"""truepair train."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from truepair.cli.output import emit
+from truepair.errors import TruepairError
+from truepair.matchers.registry import MATCHERS, find_matcher
+from truepair.methods.registry import METHODS, find_method
+from truepair.training.config import DivisionName, NoiseConfig, PriorName, TrainConfig
+from truepair.training.run import Run
+from truepair.training.schedule import Schedule, preset
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a matcher on pairs that cannot be trusted.
+
+    `truepair train --method gsl --help` shows the options of a method, `--matcher sgr --help` those of a matcher.
+    """
+
+    data: Annotated[Path | None, tyro.conf.Positional] = None
+    """The data set; see docs/formats.md."""
+    method: Literal[tuple(METHODS)] = "gsl"  # type: ignore[valid-type]
+    matcher: Literal[tuple(MATCHERS)] = "vse_infty"  # type: ignore[valid-type]
+    preset: Literal["small", "flickr30k", "coco", "cc152k"] = "small"
+    """The paper's schedule for a data set, or a small one for CPUs; --schedule.* overrides single values."""
+    out: Path | None = None
+    """The run's folder; default: runs/METHOD-MATCHER-DATA-SEED."""
+    resume: Path | None = None
+    """Go on with a run that was stopped; all other options are those of the run."""
+    noise: str = "0"
+    """A ratio of pairs to mismatch on purpose, or a noise index file."""
+    noise_protocol: Literal["caption", "image"] = "caption"
+    noise_seed: int | None = None
+    """Default: the run's seed."""
+    seed: int = 0
+    division: DivisionName = "own"
+    """"repairing": divide by the known distribution of random re-pairings instead of the method's mixture."""
+    prior: PriorName = "none"
+    """"witness": start from the beliefs of a closed-form linear audit."""
+    true_pairs_only: bool = False
+    """Train on the pairs that the added noise left true: the ceiling."""
+    first_images: int | None = None
+    """Train on the pairs of the first so many images only."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    save_every: int = 0
+    """Save after every so many steps too, not only after every epoch."""
+    json: bool = False
+    """Print the run's summary as JSON."""
+
+
+def options_for(words: Sequence[str]) -> type[Options]:
+    """The options with those of the chosen method, matcher and preset among them, under their names."""
+    method = find_method(_chosen(words, "method"))
+    matcher = _chosen(words, "matcher")
+    config = find_matcher(matcher).config
+    schedule = preset(method.name, _chosen(words, "preset"))
+    nested: list[Any] = [
+        ("schedule", Schedule, field(default=schedule)),
+        (method.name, method, field(default=method())),
+        (matcher, config, field(default=config())),
+    ]
+    return make_dataclass(
+        "Options", nested, bases=(Options,), frozen=True, namespace={"__doc__": Options.__doc__}
+    )
+
+
+def _chosen(words: Sequence[str], option: str) -> str:
+    """The value of an option before the whole line is parsed, or its default."""
+    for place, word in enumerate(words):
+        if word == f"--{option}" and place + 1 < len(words):
+            return words[place + 1]
+        if word.startswith(f"--{option}="):
+            return word.split("=", 1)[1]
+    return next(str(f.default) for f in fields(Options) if f.name == option)
+
+
+def train(options: Options) -> None:
+    """Start or resume a run."""
+    from truepair.training.fit import resume, start
+
+    if options.resume is not None:
+        run = resume(options.resume, quiet=options.json)
+    elif options.data is None:
+        raise TruepairError("Name the data to train on, or a run to go on with: truepair train --resume RUN.")
+    else:
+        run = start(config_of(options), _folder(options), quiet=options.json)
+    emit(_summary(run), as_json=options.json)
+
+
+def config_of(options: Options) -> TrainConfig:
+    """The run's config from the parsed command line."""
+    matcher = getattr(options, options.matcher)
+    standard = type(matcher)()
+    # Widths that the data decides are no options.
+    chosen = {f.name: getattr(matcher, f.name) for f in fields(matcher) if f.name not in SIZES_OF_DATA}
+    changed = {name: value for name, value in chosen.items() if value != getattr(standard, name)}
+    return TrainConfig(
+        data=str(options.data),
+        method=getattr(options, options.method),
+        matcher=options.matcher,
+        matcher_options=changed,
+        schedule=options.schedule,  # type: ignore[attr-defined]
+        noise=NoiseConfig(_ratio_or_path(options.noise), options.noise_protocol, options.noise_seed),
+        **{name: getattr(options, name) for name in SHARED},
+    )
+
+
+SIZES_OF_DATA = ("image_width", "vocabulary_size", "text_width")
+SHARED = ("seed", "division", "prior", "true_pairs_only", "first_images", "precision", "save_every")
+
+
+def _ratio_or_path(noise: str) -> float | str:
+    try:
+        return float(noise)
+    except ValueError:
+        return noise
+
+
+def _folder(options: Options) -> Path:
+    name = f"{options.method}-{options.matcher}-{Path(str(options.data)).name}-{options.noise}-{options.seed}"
+    return options.out or Path("runs") / name
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    epochs = run.metrics
+    best = max((entry for entry in epochs if entry["best"]), key=lambda entry: int(entry["epoch"]))
+    return {"run": str(run.folder), "epochs": len(epochs), "best_epoch": best["epoch"] + 1} | {
+        name: best[name] for name in ("validation", "beliefs") if name in best
+    }

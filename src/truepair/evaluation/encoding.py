@@ -1,0 +1,55 @@
+"""The codes of a whole split, batch by batch."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from truepair.matchers.base import ImageCodes, Matcher, TextCodes
+from truepair.pairs.batch import BatchReader
+
+
+def encode_split(
+    matcher: Matcher, reader: BatchReader, device: torch.device | str = "cpu", batch_size: int = 256
+) -> tuple[ImageCodes, TextCodes]:
+    """Codes of all images and all texts of a split, in their order, without gradient. The matcher must be in
+    evaluation mode."""
+    n_images, n_texts = reader.pairs.n_images, len(reader.pairs)
+    with torch.no_grad():
+        images = []
+        for start in range(0, n_images, batch_size):
+            regions, mask = reader.images(np.arange(start, min(start + batch_size, n_images)))
+            images.append(
+                matcher.encode_images(regions.to(device), None if mask is None else mask.to(device))
+            )
+        # Texts of similar length together: padding costs time.
+        order = np.argsort(reader.lengths, kind="stable").astype(np.int64)
+        texts = []
+        for start in range(0, n_texts, batch_size):
+            tokens, lengths = reader.texts(order[start : start + batch_size])
+            texts.append(matcher.encode_texts(tokens.to(device), lengths.to(device)))
+    return _joined_images(images), _joined_texts(texts, torch.from_numpy(np.argsort(order, kind="stable")))
+
+
+def _joined_images(parts: list[ImageCodes]) -> ImageCodes:
+    masks = [part.mask for part in parts]
+    if all(mask is None for mask in masks):
+        mask = None
+    else:
+        # A batch whose images all have every region comes without a mask.
+        whole = [
+            p.regions.new_ones(p.regions.shape[:2], dtype=torch.bool) if p.mask is None else p.mask
+            for p in parts
+        ]
+        mask = torch.cat(whole)
+    return ImageCodes(torch.cat([p.regions for p in parts]), torch.cat([p.vectors for p in parts]), mask)
+
+
+def _joined_texts(parts: list[TextCodes], order: Tensor) -> TextCodes:
+    longest = max(part.words.shape[1] for part in parts)
+    words = [torch.nn.functional.pad(part.words, (0, 0, 0, longest - part.words.shape[1])) for part in parts]
+    order = order.to(words[0].device)
+    return TextCodes(
+        torch.cat(words)[order],
+        torch.cat([part.vectors for part in parts])[order],
+        torch.cat([part.lengths for part in parts])[order],
+    )

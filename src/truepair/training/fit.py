@@ -1,0 +1,202 @@
+"""From data and a config to a finished run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from truepair.beliefs.ledger import Ledger
+from truepair.errors import TruepairError
+from truepair.matchers.base import Matcher
+from truepair.matchers.registry import build_matcher, find_matcher
+from truepair.methods.base import Division, Method
+from truepair.methods.registry import find_method
+from truepair.pairs.batch import BatchReader
+from truepair.pairs.core import Pairs
+from truepair.pairs.noise import Noise, apply_noise_file, make_noise
+from truepair.pairs.readers import find_splits, load_pairs
+from truepair.pairs.vocabulary import Vocabulary
+from truepair.training.config import NoiseConfig, TrainConfig
+from truepair.training.loop import Trainer
+from truepair.training.run import Run, versions, write_text
+from truepair.training.schedule import Schedule, preset, seed_for
+from truepair.training.telling import Telling
+from truepair.training.validation import Validation
+
+
+def fit(
+    data: str | Path,
+    method: str | Method = "gsl",
+    matcher: str = "vse_infty",
+    *,
+    out: str | Path,
+    noise: float | str | NoiseConfig = 0.0,
+    seed: int = 0,
+    schedule: str | Schedule = "small",
+    matcher_options: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> Run:
+    """Train a matcher on pairs that cannot be trusted; the run that comes back is finished.
+
+    data: a data set with a train split, and a dev split to choose the best epoch by (see docs/formats.md).
+    method, matcher: names, or a method with its values. schedule: a preset's name or a schedule. options:
+    further fields of `TrainConfig`, such as division="repairing" or prior="witness".
+    """
+    chosen = find_method(method)() if isinstance(method, str) else method
+    config = TrainConfig(
+        data=str(data),
+        method=chosen,
+        matcher=matcher,
+        matcher_options=dict(matcher_options or {}),
+        schedule=preset(chosen.name, schedule) if isinstance(schedule, str) else schedule,
+        noise=noise if isinstance(noise, NoiseConfig) else NoiseConfig(noise),
+        seed=seed,
+        **options,
+    )
+    return start(config, Path(out), quiet=quiet)
+
+
+def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
+    """Train from the beginning, in a folder that holds no run yet."""
+    run = Run(folder)
+    if (folder / "config.json").exists():
+        raise TruepairError(
+            f"{folder} holds a run already. Go on with `truepair train --resume {folder}`, or choose another folder."
+        )
+    pairs = training_pairs(config)
+    accelerator = _accelerator(config)
+    if accelerator.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        if find_matcher(config.matcher).texts == "words":
+            Vocabulary.build(pairs.texts).write(folder / "vocabulary.json")
+        facts = {"versions": versions(), "data": pairs.provenance.describe(), "pairs": len(pairs)}
+        # Last of all: a folder with a config is a run that can be resumed.
+        write_text(folder / "config.json", json.dumps({"config": config.to_json(), **facts}, indent=2))
+    accelerator.wait_for_everyone()
+    return _work(run, config, pairs, accelerator, quiet)
+
+
+def resume(folder: Path, *, quiet: bool = False) -> Run:
+    """Go on with a run where its last checkpoint left it; a finished run stays as it is."""
+    run = Run(folder)
+    config = TrainConfig.from_json(run.config["config"])
+    if run.finished:
+        return run
+    pairs = training_pairs(config)
+    recorded = run.config["data"]
+    if pairs.provenance.describe() != recorded:
+        raise TruepairError(
+            f"The data at {config.data} is not what {folder} was trained on (its hashes have changed). "
+            "Put the old data back, or start a new run."
+        )
+    return _work(run, config, pairs, _accelerator(config), quiet)
+
+
+def training_pairs(config: TrainConfig) -> Pairs:
+    """The training split with its noise, cut as the config says."""
+    noise = config.noise
+    pairs = load_pairs(config.data, "train")
+    if config.first_images is not None:
+        pairs = _first_images(pairs, config.first_images)
+    if isinstance(noise.source, str):
+        pairs = apply_noise_file(pairs, noise.source)
+    elif noise.source:
+        seed = config.seed if noise.seed is None else noise.seed
+        pairs = make_noise(pairs, Noise(noise.source, seed, noise.protocol))
+    if config.true_pairs_only:
+        if pairs.mismatched is None:
+            raise TruepairError(
+                "Only noise that was added here tells which pairs are true; drop true_pairs_only."
+            )
+        pairs = pairs.subset(~pairs.mismatched)
+    return pairs
+
+
+def _first_images(pairs: Pairs, count: int) -> Pairs:
+    """The pairs of the first images, before any noise moves them."""
+    kept = pairs.subset(pairs.image_of < count)
+    return replace(
+        kept,
+        images=pairs.images[:count],
+        image_ids=pairs.image_ids[:count],
+        region_counts=None if pairs.region_counts is None else pairs.region_counts[:count],
+        picture_paths=None if pairs.picture_paths is None else pairs.picture_paths[:count],
+    )
+
+
+def build_networks(
+    config: TrainConfig, pairs: Pairs, vocabulary: Vocabulary | None, piece: int
+) -> list[Matcher]:
+    """Fresh networks, each from a seed of its own."""
+    networks = []
+    for number in range(config.method.networks):
+        torch.manual_seed(seed_for(config.seed, piece, number))
+        networks.append(
+            build_matcher(
+                config.matcher,
+                image_width=pairs.images.shape[-1],
+                vocabulary_size=None if vocabulary is None else len(vocabulary),
+                text_width=None if pairs.text_vectors is None else pairs.text_vectors.shape[-1],
+                **config.matcher_options,
+            )
+        )
+    return networks
+
+
+def _accelerator(config: TrainConfig) -> Accelerator:
+    return Accelerator(mixed_precision="no" if config.precision == "fp32" else config.precision)
+
+
+def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator, quiet: bool) -> Run:
+    vocabulary = run.vocabulary()
+    method, schedule = config.method, config.schedule
+    trainer = Trainer(
+        run=run,
+        method=method,
+        schedule=schedule,
+        reader=BatchReader(pairs, vocabulary),
+        ledger=Ledger.blank(method.networks, len(pairs), _prior(config, pairs)),
+        fresh_networks=lambda piece: build_networks(config, pairs, vocabulary, piece),
+        accelerator=accelerator,
+        telling=Telling(schedule.epochs * method.networks, quiet=quiet or not accelerator.is_main_process),
+        validation=_validation(config, vocabulary),
+        division=_division(config),
+        seed=config.seed,
+        save_every=config.save_every,
+    )
+    trainer.resume()
+    with trainer.telling:
+        trainer.train()
+    if accelerator.is_main_process:
+        mismatched = None if pairs.mismatched is None else pairs.mismatched.tolist()
+        run.write_ledger(trainer.ledger.frame(pairs.ids, pairs.texts, mismatched))
+    accelerator.wait_for_everyone()
+    return run
+
+
+def _division(config: TrainConfig) -> Division | None:
+    if config.division == "own":
+        return None
+    from truepair.methods.divisions import repairing_division
+
+    return repairing_division
+
+
+def _prior(config: TrainConfig, pairs: Pairs) -> Tensor | None:
+    if config.prior == "none":
+        return None
+    from truepair.beliefs.witness import witness_prior
+
+    return torch.from_numpy(np.asarray(1 - witness_prior(pairs, seed=config.seed)))
+
+
+def _validation(config: TrainConfig, vocabulary: Vocabulary | None) -> Validation | None:
+    split = next((name for name in find_splits(config.data) if name in ("dev", "val")), None)
+    return None if split is None else Validation(BatchReader(load_pairs(config.data, split), vocabulary))
