@@ -26,7 +26,7 @@ def choose_split(where: Path, split: str, available: Sequence[str]) -> str:
     raise DataError(
         where,
         f"there is no split '{split}'.",
-        f"It has: {', '.join(available) or 'none'}. Ask for one of them.",
+        f"It has: {', '.join(in_usual_order(available)) or 'none'}. Ask for one of them.",
     )
 
 

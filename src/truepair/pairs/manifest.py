@@ -158,6 +158,8 @@ def _column(path: Path, values: "pl.Series", column: str) -> Any:
 
     if column in ("image_row", "true_image_row"):
         numbers = values.cast(pl.Int64, strict=False)
+        if values.dtype.is_float():  # a cast would cut off the fraction
+            numbers = numbers.set(numbers != values, None)
         if numbers.null_count():
             row = int(numbers.is_null().to_numpy().argmax())
             raise DataError(

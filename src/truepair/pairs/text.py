@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 # NLTK's current engine does not count the four separator control characters as white space; str.split does.
 _SPACE = r"[^\S\x1c-\x1f]"
 _CLOSERS = "])}>\"'»”’"
-_REMEMBERED = 400_000  # stretches of text kept at once; web data has millions of different ones
+_REMEMBERED = 200_000  # stretches of text kept at once; web data has millions of different ones
 
 
 def tokenize(caption: str) -> list[str]:
