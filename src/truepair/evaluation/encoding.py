@@ -1,11 +1,28 @@
 """The codes of a whole split, batch by batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.pairs.batch import BatchReader
+
+
+@contextmanager
+def evaluating(*networks: nn.Module) -> Iterator[None]:
+    """Networks in evaluation mode, without gradients; afterwards each is in the mode it was in."""
+    modes = [network.training for network in networks]
+    for network in networks:
+        network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for network, mode in zip(networks, modes, strict=True):
+            network.train(mode)
 
 
 def encode_split(

@@ -22,12 +22,12 @@ from truepair.pairs.core import Pairs
 from truepair.pairs.noise import Noise, apply_noise_file, make_noise
 from truepair.pairs.readers import find_splits, load_pairs
 from truepair.pairs.vocabulary import Vocabulary
+from truepair.training import checkpoints
 from truepair.training.config import NoiseConfig, TrainConfig
 from truepair.training.loop import Trainer
 from truepair.training.run import Run, versions, write_text
 from truepair.training.schedule import Schedule, preset, seed_for
 from truepair.training.telling import Telling
-from truepair.training.validation import Validation
 
 
 def fit(
@@ -74,9 +74,16 @@ def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
     accelerator = _accelerator(config)
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
+        vocabulary = None
         if find_matcher(config.matcher).texts == "words":
-            Vocabulary.build(pairs.texts).write(folder / "vocabulary.json")
-        facts = {"versions": versions(), "data": pairs.provenance.describe(), "pairs": len(pairs)}
+            vocabulary = Vocabulary.build(pairs.texts)
+            vocabulary.write(folder / "vocabulary.json")
+        facts = {
+            "sizes": _sizes(config, pairs, vocabulary),
+            "pairs": len(pairs),
+            "data": pairs.provenance.describe(),
+            "versions": versions(),
+        }
         # Last of all: a folder with a config is a run that can be resumed.
         write_text(folder / "config.json", json.dumps({"config": config.to_json(), **facts}, indent=2))
     accelerator.wait_for_everyone()
@@ -131,23 +138,33 @@ def _first_images(pairs: Pairs, count: int) -> Pairs:
     )
 
 
-def build_networks(
-    config: TrainConfig, pairs: Pairs, vocabulary: Vocabulary | None, piece: int
-) -> list[Matcher]:
-    """Fresh networks, each from a seed of its own."""
+def fresh_networks(config: TrainConfig, sizes: Mapping[str, int], piece: int) -> list[Matcher]:
+    """New networks, each from a seed of its own. sizes: what the data decides."""
     networks = []
     for number in range(config.method.networks):
         torch.manual_seed(seed_for(config.seed, piece, number))
-        networks.append(
-            build_matcher(
-                config.matcher,
-                image_width=pairs.images.shape[-1],
-                vocabulary_size=None if vocabulary is None else len(vocabulary),
-                text_width=None if pairs.text_vectors is None else pairs.text_vectors.shape[-1],
-                **config.matcher_options,
-            )
-        )
+        networks.append(build_matcher(config.matcher, **sizes, **config.matcher_options))
     return networks
+
+
+def _sizes(config: TrainConfig, pairs: Pairs, vocabulary: Vocabulary | None) -> dict[str, int]:
+    sizes = {"image_width": int(pairs.images.shape[-1])}
+    if find_matcher(config.matcher).texts == "words":
+        return sizes | ({} if vocabulary is None else {"vocabulary_size": len(vocabulary)})
+    return sizes | ({} if pairs.text_vectors is None else {"text_width": int(pairs.text_vectors.shape[-1])})
+
+
+def load_networks(run: Run, which: str = "best") -> tuple[list[Matcher], int]:
+    """The networks of a checkpoint in evaluation mode, and the epoch (counted from 1) they come from."""
+    facts = run.config
+    config = TrainConfig.from_json(facts["config"])
+    saved = run.checkpoint(which)
+    networks = [
+        build_matcher(config.matcher, **facts["sizes"], **config.matcher_options).eval()
+        for _ in range(config.method.networks)
+    ]
+    checkpoints.restore_networks(list(networks), saved)
+    return networks, int(saved.facts["position"]["epoch"])
 
 
 def _accelerator(config: TrainConfig) -> Accelerator:
@@ -163,7 +180,7 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
         schedule=schedule,
         reader=BatchReader(pairs, vocabulary),
         ledger=Ledger.blank(method.networks, len(pairs), _prior(config, pairs)),
-        fresh_networks=lambda piece: build_networks(config, pairs, vocabulary, piece),
+        fresh_networks=lambda piece: fresh_networks(config, run.config["sizes"], piece),
         accelerator=accelerator,
         telling=Telling(schedule.epochs * method.networks, quiet=quiet or not accelerator.is_main_process),
         validation=_validation(config, vocabulary),
@@ -197,6 +214,6 @@ def _prior(config: TrainConfig, pairs: Pairs) -> Tensor | None:
     return torch.from_numpy(np.asarray(1 - witness_prior(pairs, seed=config.seed)))
 
 
-def _validation(config: TrainConfig, vocabulary: Vocabulary | None) -> Validation | None:
+def _validation(config: TrainConfig, vocabulary: Vocabulary | None) -> BatchReader | None:
     split = next((name for name in find_splits(config.data) if name in ("dev", "val")), None)
-    return None if split is None else Validation(BatchReader(load_pairs(config.data, split), vocabulary))
+    return None if split is None else BatchReader(load_pairs(config.data, split), vocabulary)

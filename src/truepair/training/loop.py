@@ -11,6 +11,8 @@ from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger
 from truepair.errors import TruepairError
+from truepair.evaluation.encoding import evaluating
+from truepair.evaluation.networks import evaluate_networks
 from truepair.losses.reduce import reduce
 from truepair.matchers.base import Matcher
 from truepair.methods.base import Division, Method, Step, Stream, Sweep
@@ -19,12 +21,11 @@ from truepair.pairs.batching import EpochOrder
 from truepair.pairs.prefetch import Prefetcher
 from truepair.training import checkpoints, processes
 from truepair.training.checkpoints import Checkpoint
-from truepair.training.run import Run, evaluating
+from truepair.training.run import Run
 from truepair.training.schedule import Clock, Schedule, clocks, seed_for
 from truepair.training.scores import Scores
 from truepair.training.sweep import sweep
 from truepair.training.telling import Telling, describe_beliefs
-from truepair.training.validation import Validation
 
 # Numbers that keep the random orders of one seed apart: what a shuffle is for.
 SWEEP_ORDER, STEP_ORDER = 0, 1
@@ -62,7 +63,7 @@ class Trainer:
     fresh_networks: Callable[[int], list[Matcher]]
     accelerator: Accelerator
     telling: Telling
-    validation: Validation | None = None
+    validation: BatchReader | None = None
     division: Division | None = None
     seed: int = 0
     save_every: int = 0
@@ -270,7 +271,7 @@ class Trainer:
             "beliefs": describe_beliefs(self.ledger, self.reader.pairs.mismatched),
         }
         if self.validation is not None:
-            entry["validation"] = self.validation.measure(self.networks)
+            entry["validation"] = evaluate_networks(self.networks, self.validation, shown=False)
         return entry
 
     def _close_epoch(self, clock: Clock, entry: dict[str, Any]) -> None:

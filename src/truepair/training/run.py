@@ -3,8 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,17 +114,3 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
-
-
-@contextmanager
-def evaluating(*networks: torch.nn.Module) -> Iterator[None]:
-    """Networks in evaluation mode, without gradients; afterwards each is in the mode it was in."""
-    modes = [network.training for network in networks]
-    for network in networks:
-        network.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for network, mode in zip(networks, modes, strict=True):
-            network.train(mode)
