@@ -186,6 +186,13 @@ def test_labels_belong_to_the_pair_and_do_not_depend_on_the_order_of_the_anchors
     torch.testing.assert_close(moved, straight[pairs])
 
 
+def test_among_anchors_of_one_image_those_with_the_nearest_texts_are_taken():
+    anchor_images, anchor_texts = unit(10, 10, 10, 90), unit(-60, 20, 30, 0)
+    image, text = unit(0), unit(0)
+    label = geometry_labels(image, text, anchor_images, anchor_texts)
+    assert float(label) == pytest.approx(math.cos(math.radians(30)) / math.cos(math.radians(20)))
+
+
 @pytest.mark.parametrize("anchors", [0, 1])
 def test_without_two_anchors_the_label_is_the_fallback(draw, anchors):
     images, texts = torch.randn(3, 4, generator=draw), torch.randn(3, 2, generator=draw)

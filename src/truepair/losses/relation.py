@@ -31,7 +31,7 @@ class RelationScores:
         return RelationScores(self.word_word, self.word_region, self.region_word, self.region_region)
 
 
-def cosine_scores(regions: Tensor, words: Tensor, temperature: float = 0.1) -> RelationScores:
+def cosine_scores(regions: Tensor, words: Tensor, temperature: float = 0.35) -> RelationScores:
     """Scores from the similarities between objects, as the paper's text says.
 
     regions: n x k x d. words: n x t x d. temperature: divides the cosines; the flatter the relations, the
