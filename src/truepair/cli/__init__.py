@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Which options there are depends on the words themselves (the method's, the matcher's).
             run(tyro.cli(module.options_for(words[1:]), prog=f"truepair {verb}", args=words[1:]))
         else:
-            tyro.cli(run, prog=f"truepair {verb}", description=run.__doc__, args=words[1:])
+            tyro.cli(run, prog=f"truepair {verb}", args=words[1:])
     except TruepairError as error:
         stderr.print(str(error), markup=False, style="red")
         return 2
