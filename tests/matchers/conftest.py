@@ -13,6 +13,10 @@ from truepair.matchers.registry import MATCHERS, build_matcher
 WIDTH, VOCABULARY = 20, 40
 SMALL = {"word_width": 6, "embedding": 16}
 OPTIONS = {
+    "sgr": SMALL | {"similarity": 8},
+    "saf": SMALL | {"similarity": 8},
+    "sgraf": SMALL | {"similarity": 8},
+    "scan": SMALL,
     "vse_infty": SMALL | {"position_width": 8, "pooling_hidden": 8},
     "projection": {"embedding": 16, "hidden": 12},
 }

@@ -25,9 +25,9 @@ def similarity(matcher, batch):
         return matcher.similarity(*batch.codes(matcher))
 
 
-def test_scores_lie_between_minus_one_and_one_and_differ(matcher, batch, similarity):
+def test_scores_are_finite_and_differ(batch, similarity):
     assert similarity.shape == (len(batch.regions), len(batch.tokens))
-    assert similarity.isfinite().all() and similarity.abs().max() <= 1 + 1e-6
+    assert similarity.isfinite().all()
     assert similarity.std() > 1e-4  # a constant matrix would pass every test of invariance
 
 
@@ -97,7 +97,12 @@ def test_taken_codes_give_the_same_similarities(matcher, batch, similarity):
     torch.testing.assert_close(part, similarity[rows][:, columns], **EXACT)
 
 
-def test_listed_pairs_equal_the_matrix_with_equal_gradients(matcher, batch):
+@pytest.mark.parametrize("exact", [False, True])
+def test_listed_pairs_equal_the_matrix_with_equal_gradients(matcher, batch, exact):
+    """In single precision as used, and in double precision without the noise of nearly flat gradients."""
+    if exact:
+        matcher.double()
+        batch.regions = batch.regions.double()
     generator = torch.Generator().manual_seed(3)
     rows = torch.randint(0, len(batch.regions), (25,), generator=generator)
     columns = torch.randint(0, len(batch.tokens), (25,), generator=generator)
@@ -111,14 +116,15 @@ def test_listed_pairs_equal_the_matrix_with_equal_gradients(matcher, batch):
         else:
             values = matcher.logits(images, texts)[rows, columns]
         (values * weights).sum().backward()
-        return values.detach(), [p.grad.clone() for p in matcher.parameters() if p.grad is not None]
+        return values.detach(), {label: p.grad.clone() for label, p in matcher.named_parameters()}
 
-    (pairs, pair_gradients), (matrix, matrix_gradients) = run(True), run(False)
-    torch.testing.assert_close(pairs, matrix, **EXACT)
-    assert len(pair_gradients) == len(matrix_gradients) > 0
-    assert any(g.abs().max() > 1e-3 for g in pair_gradients)
-    for ours, theirs in zip(pair_gradients, matrix_gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+    (pairs, ours), (matrix, theirs) = run(True), run(False)
+    torch.testing.assert_close(pairs, matrix, atol=1e-12 if exact else 1e-6, rtol=0)
+    scale = max(gradient.abs().max().item() for gradient in theirs.values())
+    assert scale > 1e-3
+    for label, gradient in theirs.items():
+        difference = (ours[label] - gradient).abs().max().item()
+        assert difference < scale * (1e-9 if exact else 1e-4), label
 
 
 def test_pair_similarity_is_the_score_of_pair_logits(matcher, batch, similarity):
@@ -138,7 +144,7 @@ def test_global_vectors_have_unit_length(matcher, batch):
         (matcher.image_vectors(images), len(images)),
         (matcher.text_vectors(texts), len(texts)),
     ):
-        assert vectors.dim() == 2 and len(vectors) == count
+        assert vectors.dim() == 2
         torch.testing.assert_close(vectors.norm(dim=1), torch.ones(count), atol=1e-5, rtol=0)
 
 

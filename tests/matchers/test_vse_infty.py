@@ -20,7 +20,8 @@ def test_pooling_equals_a_loop_over_items_and_channels():
     for i in range(5):
         count = int(mask[i].sum())
         weights = pool.weights(torch.tensor([count]))[0]
-        assert len(weights) == count and weights.sum().item() == pytest.approx(1, abs=1e-6)
+        assert len(weights) == count
+        assert weights.sum().item() == pytest.approx(1, abs=1e-6)
         for channel in range(3):
             values = sorted(features[i, mask[i], channel].tolist(), reverse=True)
             expected = sum(w * v for w, v in zip(weights.tolist(), values, strict=True))

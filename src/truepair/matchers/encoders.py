@@ -5,12 +5,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from truepair.errors import TruepairError
-
-
-def l2norm(x: Tensor, eps: float = 1e-8) -> Tensor:
-    """The last axis at unit length. eps stands outside the root, as published; zeros stay zeros."""
-    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / (length + eps)
+from truepair.matchers.kernels import Linear, l2norm
 
 
 def checked_regions(regions: Tensor, mask: Tensor | None, width: int) -> tuple[Tensor, Tensor | None]:
@@ -61,14 +56,6 @@ def checked_tokens(tokens: Tensor, lengths: Tensor, vocabulary_size: int) -> Non
         )
 
 
-def xavier_linear(inputs: int, outputs: int) -> nn.Linear:
-    """A linear layer with Xavier-uniform weights and zero bias."""
-    layer = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm that one row does not break: it has no spread of its own, so running statistics serve it."""
 
@@ -86,7 +73,7 @@ class RegionEncoder(nn.Module):
 
     def __init__(self, image_width: int, embedding: int) -> None:
         super().__init__()
-        self.fc = xavier_linear(image_width, embedding)
+        self.fc = Linear(image_width, embedding)
 
     def forward(self, regions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """regions: n x k x features. Returns n x k x d, zero where masked, and the mask if it hides any."""

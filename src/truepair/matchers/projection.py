@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from truepair.errors import TruepairError
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
-from truepair.matchers.encoders import checked_regions, l2norm, mean_over, xavier_linear
+from truepair.matchers.encoders import checked_regions, mean_over
+from truepair.matchers.kernels import Linear, l2norm
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,6 @@ class Projection(Matcher):
 def _head(width: int, config: ProjectionConfig) -> nn.Sequential:
     dropout = nn.Dropout(config.dropout)
     if config.hidden is None:
-        return nn.Sequential(dropout, xavier_linear(width, config.embedding))
-    first, last = xavier_linear(width, config.hidden), xavier_linear(config.hidden, config.embedding)
+        return nn.Sequential(dropout, Linear(width, config.embedding))
+    first, last = Linear(width, config.hidden), Linear(config.hidden, config.embedding)
     return nn.Sequential(first, nn.ReLU(), dropout, last)

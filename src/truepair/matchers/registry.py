@@ -6,6 +6,8 @@ from typing import Any
 from truepair.errors import TruepairError
 from truepair.matchers.base import Matcher
 from truepair.matchers.projection import Projection, ProjectionConfig
+from truepair.matchers.scan import SCAN, SCANConfig
+from truepair.matchers.sgraf import SAF, SGR, SGRAF, SAFConfig, SGRAFConfig, SGRConfig
 from truepair.matchers.vse_infty import VSEInfty, VSEInftyConfig
 
 
@@ -26,7 +28,45 @@ class MatcherEntry:
     region_codes: bool
 
 
+SGRAF_PAPER = "Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021"
+
 MATCHERS: dict[str, MatcherEntry] = {
+    "sgr": MatcherEntry(
+        SGR,
+        SGRConfig,
+        "Alignment vectors of a pair reason in a graph",
+        SGRAF_PAPER,
+        texts="words",
+        sigmoid=True,
+        region_codes=True,
+    ),
+    "saf": MatcherEntry(
+        SAF,
+        SAFConfig,
+        "Alignment vectors of a pair, weighed by gates",
+        SGRAF_PAPER,
+        texts="words",
+        sigmoid=True,
+        region_codes=True,
+    ),
+    "sgraf": MatcherEntry(
+        SGRAF,
+        SGRAFConfig,
+        "The mean score of an SGR and an SAF",
+        SGRAF_PAPER,
+        texts="words",
+        sigmoid=True,
+        region_codes=True,
+    ),
+    "scan": MatcherEntry(
+        SCAN,
+        SCANConfig,
+        "Stacked cross attention, words to regions (t2i) or regions to words (i2t)",
+        "Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018",
+        texts="words",
+        sigmoid=False,
+        region_codes=True,
+    ),
     "vse_infty": MatcherEntry(
         VSEInfty,
         VSEInftyConfig,

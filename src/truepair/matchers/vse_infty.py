@@ -17,9 +17,8 @@ from truepair.matchers.encoders import (
     WordEncoder,
     checked_regions,
     gru_states,
-    l2norm,
-    xavier_linear,
 )
+from truepair.matchers.kernels import Linear, l2norm, linear
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class ImageEncoder(nn.Module):
     def __init__(self, config: VSEInftyConfig) -> None:
         super().__init__()
         hidden = config.image_hidden or config.embedding // 2
-        self.fc = xavier_linear(config.image_width, config.embedding)
+        self.fc = Linear(config.image_width, config.embedding)
         self.hidden = nn.Linear(config.image_width, hidden)
         self.norm = BatchNorm(hidden)
         self.out = nn.Linear(hidden, config.embedding)
@@ -91,7 +90,8 @@ class ImageEncoder(nn.Module):
         return codes.masked_scatter(mask[..., None], self._rows(regions[mask]))
 
     def _rows(self, rows: Tensor) -> Tensor:
-        codes: Tensor = self.out(F.relu(self.norm(self.hidden(rows)))) + self.fc(rows)
+        hidden = F.relu(self.norm(linear(rows, self.hidden.weight, self.hidden.bias)))
+        codes: Tensor = linear(hidden, self.out.weight, self.out.bias) + self.fc(rows)
         return codes
 
 

@@ -1,0 +1,132 @@
+"""What SGR and SAF share: their encoders, and the alignment vectors that describe a pair of image and text."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from truepair.errors import TruepairError
+from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
+from truepair.matchers.blocks import TextBlock, image_blocks
+from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over
+from truepair.matchers.kernels import Linear, aligned, l2norm, squared_distances
+
+RegionNorm = Literal["layer", "slot"]
+
+
+@dataclass(frozen=True)
+class AlignmentConfig:
+    """Sizes and switches that SGR and SAF share; the defaults are the published ones except for region_norm.
+
+    region_norm: "slot" is the published batch norm with one channel per place of a region in the list. It needs
+    exactly region_slots regions, and their order matters. "layer" normalises every region over its features: as in
+    the published norm an average over features, but any number of regions in any order, and the same in training
+    and evaluation whatever else is in the batch.
+    """
+
+    image_width: int = 2048
+    vocabulary_size: int = 10_000
+    word_width: int = 300
+    embedding: int = 1024
+    similarity: int = 256
+    layers: int = 1
+    bidirectional: bool = True
+    dropout: float = 0.4
+    region_norm: RegionNorm = "layer"
+    region_slots: int = 36
+
+
+class SlotNorm(BatchNorm):
+    """Batch norm with one channel per place of a region, as published."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: n x slots x d."""
+        if x.shape[1] != self.num_features:
+            raise TruepairError(
+                f"This matcher has a norm for exactly {self.num_features} regions per image, but images come with "
+                f"{x.shape[1]}. Build it with region_norm='layer' to take any number."
+            )
+        return super().forward(x)
+
+
+class AttentionPooling(nn.Module):
+    """One unit vector from many: each is weighed by how it agrees with the mean of all."""
+
+    def __init__(self, width: int, dropout: float, local_norm: nn.Module, mean_norm: nn.Module) -> None:
+        super().__init__()
+        self.local = nn.Sequential(Linear(width, width), local_norm, nn.Tanh(), nn.Dropout(dropout))
+        self.mean = nn.Sequential(Linear(width, width), mean_norm, nn.Tanh(), nn.Dropout(dropout))
+        # Without a bias: it would add the same to every score, and the softmax removes that.
+        self.score = Linear(width, 1, bias=False)
+
+    def forward(self, codes: Tensor, mask: Tensor | None) -> Tensor:
+        """codes: n x k x d, zero where masked. mask: n x k. Returns n x d."""
+        query = self.mean(mean_over(codes, mask)) * self.score.weight
+        scores = torch.einsum("nkd,nd->nk", self.local(codes), query)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return l2norm(torch.einsum("nk,nkd->nd", scores.softmax(dim=-1), codes))
+
+
+class AlignmentMatcher(Matcher):
+    """What SGR and SAF share: encoders, and the alignment vectors of every pair."""
+
+    def __init__(self, config: AlignmentConfig) -> None:
+        super().__init__()
+        self.config: AlignmentConfig = config
+        d, s = config.embedding, config.similarity
+        self.image_encoder = RegionEncoder(config.image_width, d)
+        self.text_encoder = WordEncoder(
+            config.vocabulary_size, config.word_width, d, config.layers, config.bidirectional, config.dropout
+        )
+        slots = SlotNorm(config.region_slots) if config.region_norm == "slot" else nn.LayerNorm(d)
+        self.image_pooling = AttentionPooling(d, config.dropout, slots, BatchNorm(d))
+        self.text_pooling = AttentionPooling(d, config.dropout, nn.Identity(), nn.Identity())
+        self.word_alignment = Linear(d, s)
+        self.global_alignment = Linear(d, s)
+        self.evaluation = Linear(s, 1)
+
+    def encode_images(self, regions: Tensor, mask: Tensor | None = None) -> ImageCodes:
+        """regions: n x k x features. Unit regions, and the unit vector pooled from them."""
+        codes, mask = self.image_encoder(regions, mask)
+        return ImageCodes(codes, self.image_pooling(codes, mask), mask)
+
+    def encode_texts(self, tokens: Tensor, lengths: Tensor) -> TextCodes:
+        """tokens: m x t. lengths: m. Unit words, and the unit vector pooled from them."""
+        words = l2norm(self.text_encoder(tokens, lengths))
+        vectors = self.text_pooling(words, lengths_to_mask(lengths, words.shape[1]))
+        return TextCodes(words, vectors, lengths)
+
+    def score(self, logits: Tensor) -> Tensor:
+        """The published score: a sigmoid."""
+        return logits.sigmoid()
+
+    def alignments(self, images: ImageCodes, block: TextBlock) -> tuple[Tensor, Tensor]:
+        """Alignment vectors of every image with every text of a block: global n x c x s, of words n x t x s.
+
+        Those of words have yet to be brought to unit length.
+        """
+        words = self.word_alignment
+        local = [
+            aligned(part.regions, block.words, block.spans, words.weight, words.bias)
+            for part in image_blocks(images, block.words.numel())
+        ]
+        return self._global(images.vectors[:, None], block.vectors), torch.cat(local)
+
+    def pair_alignments(self, images: ImageCodes, texts: TextCodes) -> Tensor:
+        """Alignment vectors of image p with text p, all texts of one length, the global one first: p x (t + 1) x s."""
+        local = l2norm(self.word_alignment(squared_distances(images.regions, texts.words)))
+        return torch.cat([self._global(images.vectors, texts.vectors)[:, None], local], dim=1)
+
+    def _global(self, images: Tensor, texts: Tensor) -> Tensor:
+        return l2norm(self.global_alignment((images - texts).square()))
+
+
+def nodes_by_length(whole: Tensor, local: Tensor, block: TextBlock) -> list[Tensor]:
+    """Alignment vectors of each span's pairs, n x texts x (length + 1) x s, the global one first."""
+    nodes, local = [], l2norm(local)
+    for span in block.spans:
+        words = local[:, span.words].reshape(len(local), -1, span.length, local.shape[-1])
+        nodes.append(torch.cat([whole[:, span.texts, None], words], dim=2))
+    return nodes

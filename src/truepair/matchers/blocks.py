@@ -1,0 +1,128 @@
+"""All pairs of images and texts in blocks: words laid end to end by length, never padded, memory bounded."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar, TypeVarTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from truepair.matchers.base import ImageCodes, TextCodes
+from truepair.matchers.kernels import Span
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+# How large the largest temporary of a block becomes, in numbers: near the cache of one core on a processor (more was
+# slower when measured), larger where launching costs more than memory.
+BLOCK_NUMBERS = {"cpu": 2**20}
+BLOCK_NUMBERS_ELSEWHERE = 2**25
+BLOCK_WORDS = 256
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Texts laid end to end, sorted by length. words: t x d. columns: which texts. One span per length."""
+
+    words: Tensor
+    vectors: Tensor
+    columns: Tensor
+    spans: list[Span]
+
+
+def block_numbers(device: torch.device) -> int:
+    """The size of a block's largest temporary on this device."""
+    return BLOCK_NUMBERS.get(device.type, BLOCK_NUMBERS_ELSEWHERE)
+
+
+def text_blocks(texts: TextCodes, most_words: int = BLOCK_WORDS) -> Iterator[TextBlock]:
+    """Cut the texts into blocks of about this many words, shortest texts first."""
+    lengths, order = texts.lengths.cpu().sort(stable=True)
+    ends = lengths.cumsum(0)
+    flat, width = texts.words.flatten(0, 1), texts.words.shape[1]
+    # A block ends with the last text that begins before its share of words is used up.
+    shares = (ends - lengths) // most_words
+    for share in torch.unique_consecutive(shares):
+        chosen = shares == share
+        columns, counts = order[chosen], lengths[chosen]
+        starts = counts.cumsum(0) - counts
+        within = torch.arange(int(counts.sum())) - starts.repeat_interleave(counts)
+        index = (columns * width).repeat_interleave(counts) + within
+        columns = columns.to(flat.device)
+        yield TextBlock(
+            words=flat.index_select(0, index.to(flat.device)),
+            vectors=texts.vectors[columns],
+            columns=columns,
+            spans=_spans(counts),
+        )
+
+
+def _spans(lengths: Tensor) -> list[Span]:
+    spans, text, word = [], 0, 0
+    for length, count in _runs(lengths):
+        spans.append(Span(slice(text, text + count), slice(word, word + count * length), length))
+        text, word = text + count, word + count * length
+    return spans
+
+
+def _runs(lengths: Tensor) -> Iterator[tuple[int, int]]:
+    """The distinct lengths of a sorted list, each with its number of texts."""
+    distinct, counts = torch.unique_consecutive(lengths, return_counts=True)
+    return zip(distinct.tolist(), counts.tolist(), strict=True)
+
+
+def image_blocks(images: ImageCodes, numbers_per_image: int) -> Iterator[ImageCodes]:
+    """Cut the images so that a block's largest temporary stays within its size."""
+    step = max(1, block_numbers(images.regions.device) // max(1, numbers_per_image))
+    for start in range(0, len(images), step):
+        yield images.take(slice(start, start + step))
+
+
+def score_matrix(
+    images: ImageCodes,
+    texts: TextCodes,
+    score: Callable[[ImageCodes, TextBlock], Tensor],
+    *,
+    width: int,
+    all_images: bool = False,
+) -> Tensor:
+    """n x m, in the order given. score: some images (or all at once) with a block of texts, rows x columns.
+
+    width: how many numbers the largest temporary of score has for every image and word.
+    """
+    parts, columns = [], []
+    for block in text_blocks(texts):
+        rows = [images] if all_images else image_blocks(images, len(block.words) * width)
+        parts.append(torch.cat([score(part, block) for part in rows]))
+        columns.append(block.columns)
+    return torch.cat(parts, dim=1)[:, torch.cat(columns).argsort()]
+
+
+def score_pairs(
+    images: ImageCodes,
+    texts: TextCodes,
+    rows: Tensor,
+    columns: Tensor,
+    score: Callable[[ImageCodes, TextCodes, Tensor], Tensor],
+) -> Tensor:
+    """One value per listed pair. score: p images, p texts of one length, their p places in the list; p values."""
+    lengths = texts.lengths[columns]
+    parts, places = [], []
+    for length in torch.unique(lengths).tolist():
+        pairs = (lengths == length).nonzero().squeeze(1)
+        numbers = images.regions[0].numel() + length * texts.words.shape[-1]
+        for some in pairs.split(max(1, block_numbers(rows.device) // numbers)):
+            parts.append(score(images.take(rows[some]), texts.take(columns[some]), some))
+            places.append(some)
+    if not parts:
+        return images.vectors.new_zeros(0)
+    return torch.cat(parts)[torch.cat(places).argsort()]
+
+
+def recomputed(function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    """Call, and make what lies in between again in the backward pass instead of keeping it."""
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    result: Result = checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+    return result
