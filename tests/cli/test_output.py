@@ -1,4 +1,7 @@
 import json
+from pathlib import Path
+
+import numpy as np
 
 from truepair.cli.output import emit, words
 
@@ -6,6 +9,13 @@ from truepair.cli.output import emit, words
 def test_machines_get_the_values_as_they_are(capsys):
     emit({"share": 0.25, "name": "é"}, as_json=True, shown="for people")
     assert json.loads(capsys.readouterr().out) == {"share": 0.25, "name": "é"}
+
+
+def test_json_is_always_json(capsys):
+    values = {"nan": float("nan"), "rows": (np.int64(3), np.float32(0.5)), "path": Path("a"), "on": True}
+    emit({**values, "array": np.array([1.0, np.inf])}, as_json=True)
+    expected = {"nan": None, "rows": [3, 0.5], "path": "a", "on": True, "array": [1.0, None]}
+    assert json.loads(capsys.readouterr().out) == expected
 
 
 def test_people_get_a_table(capsys):

@@ -7,7 +7,10 @@ import pytest
 
 from truepair import load_pairs
 from truepair.errors import DataError
+from truepair.pairs.batch import BatchReader
+from truepair.pairs.features import check_finite
 from truepair.pairs.readers import find_splits
+from truepair.pairs.vocabulary import Vocabulary
 
 
 @pytest.mark.parametrize("per_image", [1, 2, 5])
@@ -65,6 +68,19 @@ def test_images_that_are_repeated_five_times_are_taken_once(tmp_path, captions, 
     assert pairs.image_of.tolist() == [row // 5 for row in range(60)]
     np.testing.assert_array_equal(pairs.images, images)
     assert isinstance(pairs.images, np.memmap)
+
+
+def test_nan_in_repeated_images_is_named_with_its_row_in_the_file(tmp_path, captions, features):
+    images = features(12)
+    images[7, 0, 0] = np.inf
+    np.save(tmp_path / "dev_ims.npy", np.repeat(images, 5, axis=0))
+    (tmp_path / "dev_caps.txt").write_text("\n".join(captions(60)))
+    pairs = load_pairs(tmp_path, "dev")
+    assert pairs.n_images == 12
+    with pytest.raises(DataError, match=r"dev_ims\.npy: row 35"):
+        check_finite(pairs.images, tmp_path / "dev_ims.npy")
+    with pytest.raises(DataError, match=r"dev_ims\.npy: row 35"):
+        BatchReader(pairs, Vocabulary.build(pairs.texts))(np.array([0, 36]))
 
 
 @pytest.mark.parametrize("changed", [1, 4, 59])

@@ -1,6 +1,7 @@
 """What a verb has to say: JSON for machines, a table for people."""
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ def emit(summary: Any, *, as_json: bool, shown: RenderableType | None = None) ->
     entry for a sequence of mappings.
     """
     if as_json:
-        json.dump(summary, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+        json.dump(_plain(summary), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
         sys.stdout.write("\n")
         return
     console = Console(highlight=False)
@@ -48,6 +49,19 @@ def words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(words(entry) for entry in value)
     return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: numbers that are no numbers become null, paths text, numpy's values Python's."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):  # numpy, without importing it
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _rendered(summary: Any) -> RenderableType:

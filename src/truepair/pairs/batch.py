@@ -1,14 +1,14 @@
 """One batch of pairs as tensors, read from the feature files when it is needed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from truepair.errors import DataError, TruepairError
+from truepair.errors import TruepairError
 from truepair.pairs.core import Pairs
 from truepair.pairs.features import not_finite
 from truepair.pairs.vocabulary import EncodedTexts, Vocabulary
@@ -65,6 +65,7 @@ class BatchReader:
 
     def __call__(self, rows: Rows) -> PairBatch:
         """The batch of these pairs."""
+        rows = np.asarray(rows, dtype=np.int64)
         images = self.pairs.image_of[rows]
         regions, mask = self.images(images)
         tokens, lengths = self.texts(rows)
@@ -94,7 +95,7 @@ class BatchReader:
         return vectors, torch.ones(len(rows), dtype=torch.int64)
 
 
-def _check_finite(values: Tensor, rows: Sequence[int] | Rows, pairs: Pairs, kind: str) -> None:
+def _check_finite(values: Tensor, rows: Rows, pairs: Pairs, kind: Literal["images", "texts"]) -> None:
     # One sum instead of a comparison of every value: NaN and infinity survive it.
     if torch.isfinite(values.sum()):
         return
@@ -102,10 +103,8 @@ def _check_finite(values: Tensor, rows: Sequence[int] | Rows, pairs: Pairs, kind
     if not wrong.any():
         return
     entry = int(wrong.any(dim=1).nonzero()[0])
-    raise _located(pairs, kind, int(rows[entry]), float(values[entry].flatten()[wrong[entry]][0]))
-
-
-def _located(pairs: Pairs, kind: str, row: int, value: float) -> DataError:
-    arrays = [source.path for source in pairs.provenance.sources if source.path.endswith(".npy")]
-    path = arrays[-1] if kind == "texts" and len(arrays) > 1 else arrays[0] if arrays else kind
-    return not_finite(path, row, value)
+    value = float(values[entry].flatten()[wrong[entry]][0])
+    paths = [source.path for source in pairs.provenance.sources if source.path.endswith(".npy")]
+    array, path = (pairs.images, paths[:1]) if kind == "images" else (pairs.text_vectors, paths[1:])
+    assert array is not None
+    raise not_finite(array, int(rows[entry]), value, path[0] if path else kind)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truepair.errors import DataError
+from truepair.progress import track
 
 _BLOCK_BYTES = 16 * 2**20
 
@@ -76,17 +77,20 @@ def open_vectors(path: str | Path) -> NDArray[Any]:
 
 def check_finite(array: NDArray[Any], where: str | Path) -> None:
     """Read the whole array, block by block, and refuse NaN and infinity."""
-    for start, block in _blocks(array):
+    for start, block in track(_blocks(array), f"reading {Path(where).name}", total=_block_count(array)):
         if _all_finite(block):
             continue
         finite = np.isfinite(block.reshape(len(block), -1))
         row = int(np.argmin(finite.all(axis=1)))
         value = block.reshape(len(block), -1)[row, int(np.argmin(finite[row]))]
-        raise not_finite(where, start + row, float(value))
+        raise not_finite(array, start + row, float(value), where)
 
 
-def not_finite(where: str | Path, row: int, value: float) -> DataError:
+def not_finite(array: NDArray[Any], row: int, value: float, where: str | Path) -> DataError:
     """The error for a row of features that holds NaN or infinity."""
+    # A view that leaves out repeated rows steps over several rows of the file at once.
+    step = max(1, array.strides[0] // max(1, array.dtype.itemsize * _product(array.shape[1:])))
+    row *= step
     return DataError(
         where,
         f"the features hold {value}.",
@@ -96,10 +100,18 @@ def not_finite(where: str | Path, row: int, value: float) -> DataError:
 
 
 def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    row_bytes = max(1, array.dtype.itemsize * _product(array.shape[1:]))
-    rows = max(1, _BLOCK_BYTES // row_bytes)
+    rows = _rows_in_block(array)
     for start in range(0, len(array), rows):
         yield start, np.asarray(array[start : start + rows])
+
+
+def _block_count(array: NDArray[Any]) -> int:
+    return -(-len(array) // _rows_in_block(array))
+
+
+def _rows_in_block(array: NDArray[Any]) -> int:
+    row_bytes = array.dtype.itemsize * _product(array.shape[1:])
+    return max(1, _BLOCK_BYTES // max(1, row_bytes))
 
 
 def _all_finite(block: NDArray[Any]) -> bool:
