@@ -38,7 +38,7 @@ VENDORS = ("noto", "twemoji", "fluent")
 SIZE = 64
 OUT = Path(__file__).parent.parent / "src/truepair/pairs/demo"
 
-SHARE_UNSEEN, SHARE_TEST, SHARE_DEV = 0.08, 0.42, 0.20  # of the groups of concepts
+SHARE_UNSEEN, SHARE_TEST, SHARE_DEV = 0.12, 0.42, 0.20  # of the groups of concepts
 # Root mean square over 16 x 16 colours in [0, 1]: nearer drawings count as the same picture. Stricter within a
 # concept, where likeness is a give-away, than between concepts, where it is a difficulty.
 SAME_PICTURE, SAME_PICTURE_OF_CONCEPT = 0.06, 0.10
@@ -118,14 +118,14 @@ def divide(
     for concept in concepts:
         place = fraction(concept.group)
         held_out = VENDORS[int(fraction(concept.group + " vendor") * len(VENDORS))]
-        n_drawn = sum((concept.code, vendor) in drawings for vendor in VENDORS)
-        for vendor in VENDORS:
-            if (concept.code, vendor) not in drawings:
-                continue
+        drawn = [vendor for vendor in VENDORS if (concept.code, vendor) in drawings]
+        if place < SHARE_UNSEEN:
+            # One drawing only: two with the same captions could not be told apart by any of them.
+            splits[concept.code, held_out if held_out in drawn else drawn[0]] = "unseen"
+            continue
+        for vendor in drawn:
             split = "train"
-            if place < SHARE_UNSEEN:
-                split = "unseen"
-            elif vendor == held_out and n_drawn == len(VENDORS):
+            if vendor == held_out and len(drawn) == len(VENDORS):
                 if place < SHARE_UNSEEN + SHARE_TEST:
                     split = "test"
                 elif place < SHARE_UNSEEN + SHARE_TEST + SHARE_DEV:
