@@ -63,6 +63,19 @@ def test_image_noise_is_the_published_one(ratio, seed):
     np.testing.assert_array_equal(image_noise(400, ratio, seed), rcl_index(400, ratio, seed))
 
 
+@pytest.mark.parametrize(("ratio", "mismatched"), [(0.2, 28_999), (0.4, 58_000), (0.6, 86_996)])
+def test_seed_96_gives_the_statistics_of_the_released_flickr30k_files(ratio, mismatched):
+    # Counted in the files that BiCro and PC2 released: how many of the 145,000 captions are mismatched, and at
+    # ratio 0.2 how many images have 0, 1, ... 5 mismatched captions.
+    clean = np.arange(145_000) // 5
+    index = caption_noise(clean, ratio, 96)
+    wrong = index != clean
+    assert wrong.sum() == mismatched
+    if ratio == 0.2:
+        per_image = wrong.reshape(29_000, 5).sum(axis=1)
+        assert np.bincount(per_image).tolist() == [9373, 12113, 5842, 1493, 172, 7]
+
+
 def test_recorded_indices_do_not_change():
     # From numpy.random.seed(123) and numpy.random.shuffle, for 10,000 captions of 2,000 images.
     index = caption_noise(np.arange(10_000) // 5, 0.4, 123)
