@@ -98,7 +98,7 @@ def test_own_scores_come_from_the_blocks_that_are_counted():
 def small_matcher(name):
     torch.manual_seed(0)
     sizes = {"vocabulary_size": 30} if MATCHERS[name].texts == "words" else {"text_width": 12}
-    return build_matcher(name, image_width=12, **sizes).eval()
+    return build_matcher(name, image_width=12, embedding=16, **sizes).eval()
 
 
 def small_codes(name, matcher):
@@ -112,7 +112,7 @@ def small_codes(name, matcher):
         return matcher.encode_images(regions), matcher.encode_texts(tokens, lengths)
 
 
-@pytest.mark.parametrize("name", ["projection", "vse_infty"])
+@pytest.mark.parametrize("name", MATCHERS)
 def test_a_matcher_in_blocks(name):
     matcher = small_matcher(name)
     images, texts = small_codes(name, matcher)
