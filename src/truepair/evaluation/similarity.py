@@ -17,7 +17,8 @@ from truepair.progress import track
 Rows = slice | Integers
 
 MEMORY_LIMIT = 2**30
-"""Bytes that one block may take while it is computed."""
+"""Bytes for the scores of one block and for copies of its items. What a matcher needs besides, while it scores,
+is bounded by the matcher itself and comes on top."""
 
 
 @dataclass(frozen=True)
