@@ -15,7 +15,8 @@ _IMAGES, _TEXTS, _WORDS = "images.npy", "texts.npy", "texts.txt"
 
 def splits_of(folder: Path) -> list[str]:
     """The splits that have both arrays; files without a prefix are `train`."""
-    prefixes = {path.name.removesuffix(_IMAGES) for path in folder.glob(f"*{_IMAGES}")}
+    paths = [folder / _IMAGES, *folder.glob(f"*_{_IMAGES}")]
+    prefixes = [path.name.removesuffix(_IMAGES) for path in paths if path.exists()]
     complete = [prefix for prefix in prefixes if (folder / f"{prefix}{_TEXTS}").exists()]
     return [prefix.removesuffix("_") or "train" for prefix in complete]
 
