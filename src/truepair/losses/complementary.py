@@ -57,9 +57,11 @@ def biased_complementary(
 ) -> Tensor:
     """Biased complementary loss of every row, n (SREM's CMBCL, Eq. 10-13; transpose for the other direction).
 
-    similarity: n x n in [0, 1]; a negative cosine counts as 0, it is a mismatch already. clean: n, True where
-    a row is trusted, so that its hardest negatives are left to the hinge loss (Eq. 11); None: nowhere, as in
-    warm-up. steepness, base: beta and b of Eq. 10. reading: what Eq. 12 means,
+    similarity: n x n in [0, 1], scores or matching probabilities (these have something to gain from matched
+    pairs: alone, without a loss that pulls them up, scores all sink to 0); a negative cosine counts as 0, it
+    is a mismatch already. clean: n, True where a row is trusted, so that its hardest negatives are left to
+    the hinge loss (Eq. 11); None: nowhere, as in warm-up. steepness, base: beta and b of Eq. 10. reading:
+    what Eq. 12 means,
 
     - "product": softmax(P)^T S, as printed: row i of S' mixes the rows of S whose complementary label is i;
     - "rows": S softmax(P), the transition applied to each row, as in the cited biased complementary labels;
