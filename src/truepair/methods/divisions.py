@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from truepair.beliefs.divide import split_by_posterior
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.beliefs.mixtures import fit_beta, fit_gaussian, normalise
+from truepair.beliefs.null import mismatch_probability
 from truepair.methods.base import Division, Stream, Sweep
 
 
@@ -22,6 +23,15 @@ def beta_division(sweep: Sweep) -> NDArray[np.float64]:
     """Posterior of the lower of two Beta distributions fitted to the normalised losses (BiCro, GSL)."""
     losses = normalise(sweep.values["loss"].numpy())
     return fit_beta(losses).posterior(losses)
+
+
+def repairing_division(sweep: Sweep) -> NDArray[np.float64]:
+    """One minus the mismatch probability under the known distribution of random re-pairings.
+
+    Unlike a mixture it does not need to split what is not divided: without noise nearly every pair is clean.
+    """
+    nulls = sweep.null_scores[sweep.null_scores.isfinite()]
+    return 1 - mismatch_probability(sweep.scores.double().numpy(), nulls.double().numpy())
 
 
 def divide_each(sweeps: Sequence[Sweep], ledger: Ledger, division: Division, threshold: float) -> None:

@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger
+from truepair.beliefs.witness import witness_prior
 from truepair.errors import TruepairError
 from truepair.matchers.base import Matcher
 from truepair.matchers.registry import build_matcher, find_matcher
 from truepair.methods.base import Division, Method
+from truepair.methods.divisions import repairing_division
 from truepair.methods.registry import find_method
 from truepair.pairs.batch import BatchReader
 from truepair.pairs.core import Pairs
@@ -199,19 +200,11 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
 
 
 def _division(config: TrainConfig) -> Division | None:
-    if config.division == "own":
-        return None
-    from truepair.methods.divisions import repairing_division
-
-    return repairing_division
+    return repairing_division if config.division == "repairing" else None
 
 
 def _prior(config: TrainConfig, pairs: Pairs) -> Tensor | None:
-    if config.prior == "none":
-        return None
-    from truepair.beliefs.witness import witness_prior
-
-    return torch.from_numpy(np.asarray(1 - witness_prior(pairs, seed=config.seed)))
+    return None if config.prior == "none" else torch.from_numpy(1 - witness_prior(pairs, seed=config.seed))
 
 
 def _validation(config: TrainConfig, vocabulary: Vocabulary | None) -> BatchReader | None:
