@@ -5,6 +5,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from truepair.errors import TruepairError
+from truepair.losses.precision import full_precision
+from truepair.matchers import processes
 from truepair.matchers.kernels import Linear, l2norm
 
 
@@ -57,15 +59,48 @@ def checked_tokens(tokens: Tensor, lengths: Tensor, vocabulary_size: int) -> Non
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm that one row does not break: it has no spread of its own, so running statistics serve it."""
+    """Batch norm that one row does not break: it has no spread of its own, so running statistics serve it.
+
+    Processes that share a batch share its statistics, with gradient, on any device and back end.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """x: rows x channels, or rows x channels x positions."""
+        if self.training and processes.count() > 1:
+            return self._over_all_processes(x)
         if self.training and x.numel() == x.shape[1]:
-            return nn.functional.batch_norm(
-                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
-            )
+            return self._by_running_statistics(x)
         return super().forward(x)
+
+    def _by_running_statistics(self, x: Tensor) -> Tensor:
+        return nn.functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
+
+    def _over_all_processes(self, x: Tensor) -> Tensor:
+        values = full_precision(x)
+        channels = (1, -1, *[1] * (x.dim() - 2))
+        others = [axis for axis in range(x.dim()) if axis != 1]
+        own = torch.cat([values.sum(others), values.new_tensor([x.numel() / x.shape[1]])])
+        total, size = processes.sum_of_all(own).split([x.shape[1], 1])
+        if size <= 1:
+            return self._by_running_statistics(x)
+        mean = total / size
+        centred = values - mean.view(channels)
+        variance = processes.sum_of_all(centred.square().sum(others)) / size
+        self._remember(mean.detach(), variance.detach() * size / (size - 1))
+        scale = (variance + self.eps).rsqrt() * self.weight
+        return (centred * scale.view(channels) + self.bias.view(channels)).to(x.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
+        self.num_batches_tracked += 1
 
 
 class RegionEncoder(nn.Module):

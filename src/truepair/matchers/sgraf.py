@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from truepair.matchers import processes
 from truepair.matchers.alignment import AlignmentConfig, AlignmentMatcher, nodes_by_length
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.blocks import TextBlock, recomputed, score_matrix, score_pairs
@@ -137,10 +138,13 @@ class Filtration(nn.Module):
         ages = torch.arange(texts - 1, -1, -1, device=means.device, dtype=means.dtype)
         shares = momentum * (1 - momentum) ** ages
         unbiased = variances * counts / (counts - 1)
-        kept = (1 - momentum) ** texts
-        self.norm.running_mean.mul_(kept).add_((shares * means).sum())
-        self.norm.running_var.mul_(kept).add_((shares * unbiased).sum())
-        self.norm.num_batches_tracked += texts
+        kept = means.new_tensor((1 - momentum) ** texts)
+        # Processes that share a batch have a part of its texts each; the statistics see all of them, in order.
+        own = torch.stack([kept, (shares * means).sum(), (shares * unbiased).sum(), means.new_tensor(texts)])
+        for kept, mean, variance, count in processes.of_every(own):
+            self.norm.running_mean.mul_(kept).add_(mean)
+            self.norm.running_var.mul_(kept).add_(variance)
+            self.norm.num_batches_tracked += count.long()
 
 
 class SAF(AlignmentMatcher):
