@@ -82,15 +82,17 @@ class BatchNorm(nn.BatchNorm1d):
         channels = (1, -1, *[1] * (x.dim() - 2))
         others = [axis for axis in range(x.dim()) if axis != 1]
         own = torch.cat([values.sum(others), values.new_tensor([x.numel() / x.shape[1]])])
-        total, size = processes.sum_of_all(own).split([x.shape[1], 1])
+        sums = processes.sum_of_all(own)
+        size = sums[-1].detach()
         if size <= 1:
             return self._by_running_statistics(x)
-        mean = total / size
+        mean = sums[:-1] / size
         centred = values - mean.view(channels)
         variance = processes.sum_of_all(centred.square().sum(others)) / size
         self._remember(mean.detach(), variance.detach() * size / (size - 1))
         scale = (variance + self.eps).rsqrt() * self.weight
-        return (centred * scale.view(channels) + self.bias.view(channels)).to(x.dtype)
+        normed: Tensor = centred * scale.view(channels) + self.bias.view(channels)
+        return normed.to(x.dtype)
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:

@@ -5,6 +5,7 @@ the same everywhere. Gathering sends the gradients of all processes back to the 
 the loss once per process; averaging the parameters' gradients over the processes takes that factor out again.
 """
 
+import os
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -14,11 +15,7 @@ from torch import Tensor
 from torch.distributed.nn import functional as with_gradient
 
 from truepair.matchers.base import ImageCodes, TextCodes
-
-
-def count() -> int:
-    """How many processes work together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+from truepair.matchers.processes import count
 
 
 def rank() -> int:
@@ -26,8 +23,15 @@ def rank() -> int:
     return dist.get_rank() if count() > 1 else 0
 
 
+def speaks() -> bool:
+    """Whether this process is the one that prints. Known from the launcher, before any group of processes exists."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def share(size: int) -> slice:
-    """The rows of a batch of this size that belong to this process."""
+    """The rows of a batch of this size that belong to this process; all of a batch too small to be shared."""
+    if size < count():
+        return slice(0, size)
     bounds = _bounds(size)
     return slice(bounds[rank()], bounds[rank() + 1])
 
@@ -38,7 +42,7 @@ def _bounds(size: int) -> list[int]:
 
 def gather_rows(rows: Tensor, size: int) -> Tensor:
     """Put the shares of all processes together again, with gradient. rows: this share x ...; size: all rows."""
-    if count() == 1:
+    if size < count() or count() == 1:
         return rows
     bounds = _bounds(size)
     largest = max(after - before for before, after in pairwise(bounds))
@@ -51,8 +55,12 @@ def gather_images(codes: ImageCodes, size: int) -> ImageCodes:
     """The codes of all images of the batch."""
     if count() == 1:
         return codes
-    mask = None if codes.mask is None else gather_rows(codes.mask.to(codes.vectors.dtype), size).bool()
-    return ImageCodes(gather_rows(codes.regions, size), gather_rows(codes.vectors, size), mask)
+    # A share without padding has no mask while another one has: all must take part in gathering it.
+    own = codes.regions.new_ones(codes.regions.shape[:2]) if codes.mask is None else codes.mask.float()
+    mask = gather_rows(own, size).bool()
+    return ImageCodes(
+        gather_rows(codes.regions, size), gather_rows(codes.vectors, size), None if mask.all() else mask
+    )
 
 
 def gather_texts(codes: TextCodes, lengths: Tensor) -> TextCodes:

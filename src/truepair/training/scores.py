@@ -7,7 +7,8 @@ from torch import Tensor
 
 from truepair.losses.triplet import Negatives, hardest_negatives, triplet, triplet_from_scores
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
-from truepair.training.processes import count, gather_rows, share
+from truepair.matchers.processes import count
+from truepair.training.processes import gather_rows, share
 
 
 class Scores:
@@ -24,8 +25,9 @@ class Scores:
         """Scores before a final sigmoid, with gradient, n x n."""
         if count() == 1:
             return self.matcher.logits(self.images, self.texts)
-        own = self.images.take(share(len(self)))
-        return gather_rows(self.matcher.logits(own, self.texts), len(self))
+        # Shared by texts, because SAF's statistics of a text run over all images.
+        own = self.texts.take(share(len(self)))
+        return gather_rows(self.matcher.logits(self.images, own).T, len(self)).T
 
     @cached_property
     def similarity(self) -> Tensor:
