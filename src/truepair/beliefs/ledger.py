@@ -7,8 +7,12 @@ from pathlib import Path
 
 import polars as pl
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
+
+from truepair.errors import DataError
+from truepair.files import replaced_when_written
 
 
 class Partition(IntEnum):
@@ -72,14 +76,12 @@ class Ledger:
 
     def save_epoch(self, folder: Path, epoch: int) -> None:
         """Write one closed epoch (counted from 0) of the history; earlier ones are never written again."""
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{epoch:04d}.partial"
-        save_file({name: column.contiguous() for name, column in self.past[epoch].items()}, temporary)
-        temporary.replace(folder / f"{epoch:04d}.safetensors")
+        with replaced_when_written(folder / f"{epoch:04d}.safetensors") as file:
+            file.write(save({name: column.contiguous() for name, column in self.past[epoch].items()}))
 
     def load_past(self, folder: Path, epochs: int) -> None:
         """Read the history of the first epochs back; what lies beyond belongs to a stopped attempt."""
-        self.past = [load_file(folder / f"{epoch:04d}.safetensors") for epoch in range(epochs)]
+        self.past = [_read_epoch(folder / f"{epoch:04d}.safetensors") for epoch in range(epochs)]
 
     def frame(self, ids: Sequence[str], texts: Sequence[str], mismatched: Sequence[bool] | None) -> pl.DataFrame:
         """One row per pair: id, text, mean beliefs over the networks, each network's own, and the history."""
@@ -103,3 +105,12 @@ class Ledger:
                 scale = 1.0 if name == "loss" else 1 / 255
                 columns[f"{name}_history"] = (history * scale).numpy()
         return pl.DataFrame(columns)
+
+
+def _read_epoch(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (FileNotFoundError, SafetensorError) as error:
+        raise DataError(
+            path, f"an epoch of the ledger's history cannot be read ({error}).", "Restore it, or train again."
+        ) from None

@@ -1,7 +1,6 @@
 """Checkpoints: one safetensors file that holds everything a run needs to go on, written atomically."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +34,6 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     with replaced_when_written(path) as file:
         file.write(save(tensors, metadata={"facts": json.dumps(checkpoint.facts)}))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def read(path: Path) -> Checkpoint:
