@@ -10,6 +10,7 @@ from truepair.training.schedule import Schedule
 
 DivisionName = Literal["own", "repairing"]
 PriorName = Literal["none", "witness"]
+Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class TrainConfig:
     """Leave the pairs out that the noise is known to have mismatched: the ceiling for a comparison."""
     first_images: int | None = None
     """Train on the pairs of the first so many images only."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Precision = "fp32"
     save_every: int = 0
     """Also save after every so many steps; the end of an epoch is always saved."""
 

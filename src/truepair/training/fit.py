@@ -67,12 +67,13 @@ def fit(
 def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
     """Train from the beginning, in a folder that holds no run yet."""
     run = Run(folder)
-    if (folder / "config.json").exists():
+    accelerator = Accelerator()
+    if (folder / "config.json").exists() or (folder / "checkpoints").exists():
         raise TruepairError(
             f"{folder} holds a run already. Go on with `truepair train --resume {folder}`, or choose another folder."
         )
     pairs = training_pairs(config)
-    accelerator = _accelerator(config)
+    accelerator.wait_for_everyone()  # all have looked whether the folder is free
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         vocabulary = None
@@ -104,7 +105,7 @@ def resume(folder: Path, *, quiet: bool = False) -> Run:
             f"The data at {config.data} is not what {folder} was trained on (its hashes have changed). "
             "Put the old data back, or start a new run."
         )
-    return _work(run, config, pairs, _accelerator(config), quiet)
+    return _work(run, config, pairs, Accelerator(), quiet)
 
 
 def training_pairs(config: TrainConfig) -> Pairs:
@@ -168,10 +169,6 @@ def load_networks(run: Run, which: str = "best") -> tuple[list[Matcher], int]:
     return networks, int(saved.facts["position"]["epoch"])
 
 
-def _accelerator(config: TrainConfig) -> Accelerator:
-    return Accelerator(mixed_precision="no" if config.precision == "fp32" else config.precision)
-
-
 def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator, quiet: bool) -> Run:
     vocabulary = run.vocabulary()
     method, schedule = config.method, config.schedule
@@ -187,6 +184,7 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
         validation=_validation(config, vocabulary),
         division=_division(config),
         seed=config.seed,
+        precision=config.precision,
         save_every=config.save_every,
     )
     trainer.resume()

@@ -1,5 +1,6 @@
 """The training loop: epochs of sweeps and steps, validation, checkpoints; stops and goes on exactly."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,7 @@ from truepair.pairs.batching import EpochOrder
 from truepair.pairs.prefetch import Prefetcher
 from truepair.training import checkpoints, processes
 from truepair.training.checkpoints import Checkpoint
+from truepair.training.config import Precision
 from truepair.training.run import Run
 from truepair.training.schedule import Clock, Schedule, clocks, seed_for
 from truepair.training.scores import Scores
@@ -66,6 +68,7 @@ class Trainer:
     validation: BatchReader | None = None
     division: Division | None = None
     seed: int = 0
+    precision: Precision = "fp32"
     save_every: int = 0
     networks: list[Matcher] = field(init=False)
     optimisers: list[torch.optim.Optimizer] = field(init=False)
@@ -79,14 +82,17 @@ class Trainer:
         for clock in clocks(self.schedule):
             if clock.epoch < self.position.epoch:
                 continue
-            self._epoch(clock)
             if self._has_stalled(clock):
                 break
+            self._epoch(clock)
 
     def resume(self) -> None:
         """Go back to the last checkpoint, or stay at the beginning if none was written."""
+        if self.accelerator.is_main_process:
+            self.run.tidy()
         if not self.run.checkpoint_path("last").exists():
-            self.run.keep_metrics(0)
+            if self.accelerator.is_main_process:
+                self.run.keep_metrics(0)
             return
         saved = self.run.checkpoint("last")
         self.position = Position(**saved.facts["position"])
@@ -95,12 +101,15 @@ class Trainer:
             checkpoints.restore_optimiser(optimiser, saved.part(f"optimiser{number}."))
         self.ledger.restore(saved.part("ledger."))
         self.ledger.load_past(self.run.beliefs_folder(), self.position.epoch)
-        self.run.keep_metrics(self.position.epoch)
+        if self.accelerator.is_main_process:
+            self.run.keep_metrics(self.position.epoch)
+        self.telling.advances(self.position.epoch * len(self.networks) + self.position.network)
 
     def _has_stalled(self, clock: Clock) -> bool:
-        patience = self.schedule.patience
-        last_piece = clock.piece == len(self.schedule.pieces) - 1
-        return last_piece and patience is not None and clock.epoch - self.position.best_epoch >= patience
+        """Whether the epochs before this one were too many without a better result."""
+        if self.schedule.patience is None or clock.fresh_piece or clock.piece < len(self.schedule.pieces) - 1:
+            return False
+        return clock.epoch - 1 - self.position.best_epoch >= self.schedule.patience
 
     # One epoch
 
@@ -193,10 +202,13 @@ class Trainer:
 
         def scores_of(which: Matcher) -> Scores:
             with evaluating(which):
-                return self._scores(which, batch, lengths)
+                scores = self._scores(which, batch, lengths)
+                # Computed here: outside of this block the network is in training mode again.
+                _ = scores.similarity
+                return scores
 
         network.train()
-        with self.accelerator.autocast():
+        with self._autocast():
             step = Step(
                 pairs=pairs,
                 network=number,
@@ -207,19 +219,22 @@ class Trainer:
                 clock=clock,
                 raw_images=lambda: processes.gather_rows(mean_regions(batch), len(pairs)),
             )
-            loss = reduce(self.method.loss(step, self.ledger))
-        if not bool(loss.isfinite()):
-            raise TruepairError(
-                f"The loss became {loss.item()} in epoch {clock.epoch + 1}, step {clock.step + 1}. "
-                "Lower the learning rate, or train in fp32; the last checkpoint is whole."
-            )
+            losses = self.method.loss(step, self.ledger)
+            loss = reduce(losses)
+        _check_finite("loss", loss, clock)
+        if not self.method.wants_sweep(clock):
+            self.ledger.loss[number, pairs] = losses.detach().float().cpu()
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         processes.average_gradients(network.parameters())
-        if self.schedule.clip:
-            torch.nn.utils.clip_grad_norm_(network.parameters(), self.schedule.clip)
+        largest = self.schedule.clip or math.inf
+        _check_finite("gradient", torch.nn.utils.clip_grad_norm_(network.parameters(), largest), clock)
         optimiser.step()
         return loss.item()
+
+    def _autocast(self) -> torch.autocast:
+        # Not the accelerator's own, whose precision is fixed for as long as the Python process lives.
+        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
     def _scores(self, network: Matcher, batch: PairBatch, lengths: Tensor) -> Scores:
         images = network.encode_images(batch.regions, batch.mask)
@@ -239,7 +254,7 @@ class Trainer:
                 for rows, batch in zip(plan, batches, strict=True):
                     pairs = torch.from_numpy(rows)
                     lengths = self._lengths(rows)
-                    with self.accelerator.autocast():
+                    with self._autocast():
                         yield (
                             pairs,
                             image_of[pairs],
@@ -303,6 +318,14 @@ class Trainer:
             tensors |= checkpoints.ledger_tensors(self.ledger)
         checkpoints.write(
             self.run.checkpoint_path(which), Checkpoint(tensors, {"position": asdict(self.position)})
+        )
+
+
+def _check_finite(what: str, value: Tensor, clock: Clock) -> None:
+    if not bool(value.isfinite()):
+        raise TruepairError(
+            f"The {what} became {value.item()} in epoch {clock.epoch + 1}, step {clock.step + 1}. "
+            "Lower the learning rate, or train in fp32; the last checkpoint is whole."
         )
 
 

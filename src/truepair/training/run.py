@@ -85,6 +85,12 @@ class Run:
         """Where the ledger's history lies."""
         return self.folder / "beliefs"
 
+    def tidy(self) -> None:
+        """Remove what a process that was killed while it wrote has left behind."""
+        for folder in (self.folder, self.folder / "checkpoints", self.beliefs_folder()):
+            for path in folder.glob(".*"):
+                path.unlink()
+
     def append_metrics(self, entry: Mapping[str, Any]) -> None:
         """Add one line, and see it to the disk."""
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
