@@ -39,6 +39,8 @@ class Ledger:
     partition: Tensor
     prior: Tensor
     past: list[dict[str, Tensor]] = field(default_factory=list)
+    notes: dict[str, Tensor] = field(default_factory=dict)
+    """What a method remembers besides beliefs about single pairs, such as recent anchors; saved with them."""
 
     COLUMNS = ("loss", "clean", "correspondence", "partition")
 
@@ -67,12 +69,16 @@ class Ledger:
 
     def columns(self) -> dict[str, Tensor]:
         """The present beliefs by name, for a checkpoint."""
-        return {name: getattr(self, name) for name in (*self.COLUMNS, "prior")}
+        beliefs = {name: getattr(self, name) for name in (*self.COLUMNS, "prior")}
+        return beliefs | {f"notes.{name}": note for name, note in self.notes.items()}
 
     def restore(self, columns: dict[str, Tensor]) -> None:
         """Take over the beliefs of a checkpoint."""
         for name in (*self.COLUMNS, "prior"):
             getattr(self, name).copy_(columns[name])
+        self.notes = {
+            name.removeprefix("notes."): x for name, x in columns.items() if name.startswith("notes.")
+        }
 
     def save_epoch(self, folder: Path, epoch: int) -> None:
         """Write one closed epoch (counted from 0) of the history; earlier ones are never written again."""
@@ -83,7 +89,9 @@ class Ledger:
         """Read the history of the first epochs back; what lies beyond belongs to a stopped attempt."""
         self.past = [_read_epoch(folder / f"{epoch:04d}.safetensors") for epoch in range(epochs)]
 
-    def frame(self, ids: Sequence[str], texts: Sequence[str], mismatched: Sequence[bool] | None) -> pl.DataFrame:
+    def frame(
+        self, ids: Sequence[str], texts: Sequence[str], mismatched: Sequence[bool] | None
+    ) -> pl.DataFrame:
         """One row per pair: id, text, mean beliefs over the networks, each network's own, and the history."""
         columns: dict[str, object] = {"pair_id": list(ids)}
         if len(texts):
@@ -97,7 +105,9 @@ class Ledger:
                 columns |= {f"{name}_{network}": column[network].numpy() for network in range(len(column))}
         for network in range(len(self.partition)):
             suffix = f"_{network}" if len(self.partition) > 1 else ""
-            columns[f"partition{suffix}"] = [Partition(p).name.lower() for p in self.partition[network].tolist()]
+            columns[f"partition{suffix}"] = [
+                Partition(p).name.lower() for p in self.partition[network].tolist()
+            ]
         if self.past:
             for name in ("loss", "clean", "correspondence"):
                 # pairs x epochs, the mean over the networks.

@@ -7,10 +7,17 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from truepair.beliefs.anchors import Form, cosines, frequency_representation, geometry_labels
+from truepair.beliefs.anchors import (
+    Form,
+    cosines,
+    frequency_representation,
+    geometry_labels,
+    remember_anchors,
+    spectrum,
+)
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.losses.structure import Scale, inter_structure, intra_structure, semantic_constrained
-from truepair.losses.triplet import MarginForm, soft_margin
+from truepair.losses.triplet import MarginForm, Negatives, soft_margin
 from truepair.methods.base import Division, Method, Step, Sweep
 from truepair.methods.divisions import beta_division, divide_each
 from truepair.training.schedule import Clock
@@ -30,12 +37,16 @@ class GSL(Method):
     soft_margin: MarginForm = "exponential"
     margin_base: float = 10.0
     threshold: float = 0.5  # delta
+    warmup_negatives: Negatives = "mean"
+    """L_w in warm-up over the mean of all negatives, as NCR warms up; over the hardest one it collapses."""
     intra_weight: float = 1.0  # zeta, Eq. 16
     inter_weight: float = 0.1  # eta, Eq. 16
     structure_scale: Scale = "mean"
     """"sum" is the printed double sum, whose weight grows with the batch."""
     anchor_images: Literal["learned", "raw"] = "learned"
     """Image side of the anchors: the learned global vector, or the mean of the raw region features."""
+    anchor_memory: int = 0
+    """Clean pairs of earlier batches that also serve as anchors; 0 takes them from the batch, as Algorithm 1 does."""
     label_form: Form = "folded"
     """"raw" is Eq. 11 as printed, which is at least 1 and grows with the distortion."""
     galc: bool = True
@@ -58,7 +69,7 @@ class GSL(Method):
     def loss(self, step: Step, ledger: Ledger) -> Tensor:
         """L_w in warm-up (line 1), then L_SCT with refined labels (lines 11-16)."""
         if step.clock.warming_up:
-            return step.scores.triplet(self.margin)
+            return step.scores.triplet(self.margin, self.warmup_negatives)
         label = self._labels(step, ledger)
         ledger.correspondence[step.network, step.pairs] = label.cpu()
         margins = soft_margin(label, self.margin, self.soft_margin, self.margin_base)
@@ -90,7 +101,24 @@ class GSL(Method):
                 else scores.matcher.image_vectors(scores.images)
             )
             texts = scores.matcher.text_vectors(scores.texts)
-            if self.foa2:
-                images, texts = frequency_representation(images), frequency_representation(texts)  # Eq. 7
-            corrected = geometry_labels(images, texts, images[clean], texts[clean], form=self.label_form)
-        return torch.where(clean, 1.0, corrected.clamp(0, 1) if self.label_form == "folded" else corrected)
+            anchor_images, anchor_texts = self._anchors(step.network, images[clean], texts[clean], ledger)
+            if self.foa2:  # Eq. 7; pairs and anchors around the same mean
+                images_mean, texts_mean = spectrum(anchor_images).mean(0), spectrum(anchor_texts).mean(0)
+                images, anchor_images = (
+                    frequency_representation(x, images_mean) for x in (images, anchor_images)
+                )
+                texts, anchor_texts = (frequency_representation(x, texts_mean) for x in (texts, anchor_texts))
+            corrected = geometry_labels(images, texts, anchor_images, anchor_texts, form=self.label_form)
+        return torch.where(clean, 1.0, corrected)
+
+    def _anchors(self, network: int, images: Tensor, texts: Tensor, ledger: Ledger) -> tuple[Tensor, Tensor]:
+        """Clean pairs of this batch, and of those before it if they are remembered."""
+        if not self.anchor_memory:
+            return images, texts
+        remembered = []
+        for side, new in (("images", images), ("texts", texts)):
+            old = ledger.notes.get(f"anchor_{side}{network}", new[:0].cpu()).to(new.device)
+            kept = remember_anchors(old, new, self.anchor_memory)
+            ledger.notes[f"anchor_{side}{network}"] = kept.cpu()
+            remembered.append(kept)
+        return remembered[0], remembered[1]

@@ -35,8 +35,9 @@ class ReCon(Method):
 
     margin: float = 0.2  # gamma, Eq. 12
     temperature: float = 0.1  # tau
-    relation_temperature: float = 0.1
-    """Of the softmax over similarities within a modality; not printed."""
+    relation_temperature: float = 0.35
+    """Of the softmax over similarities within a modality; not printed. At 0.1 every pair comes out as locally
+    associated, at 0.5 none does (docs/methods.md)."""
     threshold: float = 0.5  # omega_1
     discrepancy_threshold: float = 0.5  # omega_2, Eq. 8
     penalty_scale: float = 0.1  # alpha, Eq. 9

@@ -1,7 +1,7 @@
 """SREM: noisy correspondence learning with self-reinforcing errors mitigation (Dang et al., AAAI 2024)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.losses.complementary import Reading, biased_complementary
 from truepair.losses.energy import clean_by_energy, energies, energy_bound, entropy_weights, swapped_hinge
+from truepair.losses.infonce import matching_probabilities
 from truepair.methods.base import Method, Step
 
 
@@ -30,8 +31,12 @@ class SREM(Method):
     complement_weight: float = 1.0  # lambda_2 in [0, 1], not printed
     steepness: float = 2.0  # beta, Eq. 10 (the multi-similarity loss's value)
     base: float = 0.5  # b, Eq. 10
-    reading: Reading = "product"
-    """What Eq. 12 means; see `biased_complementary`. "uniform" is the paper's ablation L_c*."""
+    reading: Reading = "weighted"
+    """What Eq. 12 means; see `biased_complementary`: "product" is the printed formula, "uniform" the ablation L_c*."""
+    answers: Literal["probabilities", "scores"] = "probabilities"
+    """What L_c looks at: matching probabilities among the batch, or S as printed, which collapses (docs/methods.md)."""
+    temperature: float = 0.05
+    """Of those probabilities."""
     cosine_scale: float = 20.0
     cosine_center: float = 0.5
     """A cosine is no logit: over 128 answers its energy stays below m_clean whatever it says. Matchers without
@@ -71,10 +76,16 @@ class SREM(Method):
 
     def _complementary(self, similarity: Tensor, by_image: Tensor | None, by_text: Tensor | None) -> Tensor:
         """Eq. 10-13 in both directions."""
-        options = {"steepness": self.steepness, "base": self.base}
-        return biased_complementary(
-            similarity, by_image, reading=self.reading, **options
-        ) + biased_complementary(similarity.T, by_text, reading=self.reading, **options)
+        i2t, t2i = similarity, similarity
+        if self.answers == "probabilities":
+            i2t, t2i = matching_probabilities(similarity, self.temperature)
+
+        def one_way(answers: Tensor, clean: Tensor | None) -> Tensor:
+            return biased_complementary(
+                answers, clean, steepness=self.steepness, base=self.base, reading=self.reading
+            )
+
+        return one_way(i2t, by_image) + one_way(t2i.T, by_text)
 
     def _record(self, step: Step, ledger: Ledger, by_image: Tensor, by_text: Tensor, logits: Tensor) -> None:
         """The ledger keeps the probability of the given answer as the belief, and whether both sides trust it."""
