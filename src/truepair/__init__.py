@@ -5,11 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from truepair.pairs.readers import load_pairs as load_pairs
+    from truepair.training.fit import fit as fit
+    from truepair.training.run import Run as Run
 
 __version__ = "0.1.0"
 
 # The public functions live in modules that import torch and more, which `truepair --help` need not wait for.
-_EXPORTS = {"load_pairs": "truepair.pairs.readers"}
+_EXPORTS = {
+    "load_pairs": "truepair.pairs.readers",
+    "fit": "truepair.training.fit",
+    "Run": "truepair.training.run",
+}
 __all__ = ["__version__", *_EXPORTS]
 
 
