@@ -188,6 +188,8 @@ def test_published_files_give_the_same_pairs(pairs, tmp_path, form, dtype):
         ("0.4_noise_index.npy", 0.4),
         ("noise_inx_0.6.npy", 0.6),
         ("f30k_0.2.npy", 0.2),
+        ("all_1.0.npy", 1.0),
+        ("twice_1.5.npy", None),
         ("noise.npy", None),
         ("v1.2_0.4.npy", None),
         ("seed_12.4.npy", None),

@@ -92,6 +92,12 @@ def test_one_image_that_differs_makes_the_data_one_to_one(tmp_path, captions, fe
     assert load_pairs(tmp_path, "dev").image_of.tolist() == list(range(60))
 
 
+def test_one_image_five_times_is_one_image(tmp_path, captions, features):
+    np.save(tmp_path / "dev_ims.npy", np.repeat(features(1), 5, axis=0))
+    (tmp_path / "dev_caps.txt").write_text("\n".join(captions(5)))
+    assert load_pairs(tmp_path, "dev").image_of.tolist() == [0] * 5
+
+
 def test_constant_features_are_not_taken_for_repeats(tmp_path, captions):
     np.save(tmp_path / "train_ims.npy", np.zeros((20, 2, 3), np.float32))
     (tmp_path / "train_caps.txt").write_text("\n".join(captions(20)))
