@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,11 +12,11 @@ from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.registry import MATCHERS, build_matcher
 
 WIDTH, VOCABULARY = 20, 40
-SMALL = {"word_width": 6, "embedding": 16}
+SMALL = {"word_width": 6, "embedding": 32}
 OPTIONS = {
-    "sgr": SMALL | {"similarity": 8},
-    "saf": SMALL | {"similarity": 8},
-    "sgraf": SMALL | {"similarity": 8},
+    "sgr": SMALL | {"similarity": 16},
+    "saf": SMALL | {"similarity": 16},
+    "sgraf": SMALL | {"similarity": 16},
     "scan": SMALL,
     "vse_infty": SMALL | {"position_width": 8, "pooling_hidden": 8},
     "projection": {"embedding": 16, "hidden": 12},
@@ -76,3 +77,15 @@ def make_matcher() -> Callable[..., Matcher]:
 @pytest.fixture
 def make_batch() -> Callable[..., Batch]:
     return random_batch
+
+
+def published(arrays: dict[str, np.ndarray], prefix: str = "") -> dict[str, Tensor]:
+    """The recorded parameters and buffers under their published names."""
+    parts = ("img_enc.", "txt_enc.", "sim_enc.")
+    names = [name for name in arrays if name.startswith(tuple(prefix + part for part in parts))]
+    return {name.removeprefix(prefix): torch.tensor(arrays[name]) for name in names}
+
+
+@pytest.fixture
+def published_weights() -> Callable[..., dict[str, Tensor]]:
+    return published

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from truepair.matchers.base import ImageCodes, TextCodes
-from truepair.matchers.kernels import Span
+from truepair.matchers.kernels import ROUND_WORDS, Span
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -37,25 +37,37 @@ def block_numbers(device: torch.device) -> int:
 
 
 def text_blocks(texts: TextCodes, most_words: int = BLOCK_WORDS) -> Iterator[TextBlock]:
-    """Cut the texts into blocks of about this many words, shortest texts first."""
+    """Cut the texts into blocks of at most this many words (or one longer text), shortest texts first.
+
+    Zero words fill a block up to a round number; they belong to no span.
+    """
     lengths, order = texts.lengths.cpu().sort(stable=True)
-    ends = lengths.cumsum(0)
     flat, width = texts.words.flatten(0, 1), texts.words.shape[1]
-    # A block ends with the last text that begins before its share of words is used up.
-    shares = (ends - lengths) // most_words
-    for share in torch.unique_consecutive(shares):
-        chosen = shares == share
-        columns, counts = order[chosen], lengths[chosen]
+    for start, stop in _cuts(lengths.tolist(), most_words):
+        columns, counts = order[start:stop], lengths[start:stop]
         starts = counts.cumsum(0) - counts
         within = torch.arange(int(counts.sum())) - starts.repeat_interleave(counts)
         index = (columns * width).repeat_interleave(counts) + within
         columns = columns.to(flat.device)
+        words = flat.index_select(0, index.to(flat.device))
         yield TextBlock(
-            words=flat.index_select(0, index.to(flat.device)),
+            words=torch.cat([words, words.new_zeros(-len(words) % ROUND_WORDS, words.shape[1])]),
             vectors=texts.vectors[columns],
             columns=columns,
             spans=_spans(counts),
         )
+
+
+def _cuts(lengths: list[int], most_words: int) -> Iterator[tuple[int, int]]:
+    """Where blocks start and stop."""
+    start, words = 0, 0
+    for i, length in enumerate(lengths):
+        if words + length > most_words and i > start:
+            yield start, i
+            start, words = i, 0
+        words += length
+    if lengths:
+        yield start, len(lengths)
 
 
 def _spans(lengths: Tensor) -> list[Span]:

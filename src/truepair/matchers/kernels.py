@@ -9,8 +9,12 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 # oneDNN multiplies fp32 matrices two to three times faster than the library torch calls by default on many
-# processors (measured: 220 against 75 GFlop/s). torch offers it for fp32 only through this operator.
+# processors (measured: 220 against 75 GFlop/s). torch offers it for fp32 only through this operator. It compiles
+# for every new shape (1 to 10 ms), so it serves large products only, and callers round their shapes.
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch._C._has_mkldnn else None
+
+ONEDNN_FROM = 2**24  # multiplications
+ROUND_WORDS, ROUND_ROWS = 64, 256
 
 SMOOTH = 9.0  # SCAN's inverse temperature over regions, kept by SGRAF
 SLOPE = 0.1  # of the leaky ReLU before it
@@ -50,7 +54,7 @@ def _onednn_serves(x: Tensor, weight: Tensor) -> bool:
         _ONEDNN is not None
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and x.numel() > 0
+        and x.numel() * weight.shape[-2] >= ONEDNN_FROM
         and not torch.is_autocast_enabled("cpu")
     )
 
@@ -193,6 +197,9 @@ def _contexts(powers: Tensor, regions: Tensor) -> tuple[Tensor, Tensor]:
 
 def _batched(x: Tensor, y: Tensor) -> Tensor:
     """x @ y.mT for every item. x: n x a x i. y: n x b x i. Long items go one by one through the faster product."""
-    if _onednn_serves(x, y) and max(x.shape[1], y.shape[1]) >= 256:
-        return torch.stack([_product(left, right) for left, right in zip(x, y, strict=True)])
+    if max(x.shape[1], y.shape[1]) >= 256 and _onednn_serves(x, y):
+        assert _ONEDNN is not None
+        return torch.stack(
+            [_ONEDNN(left, right, None, "none", [], "") for left, right in zip(x, y, strict=True)]
+        )
     return x @ y.mT

@@ -16,7 +16,7 @@ from truepair.matchers import processes
 from truepair.matchers.alignment import AlignmentConfig, AlignmentMatcher, nodes_by_length
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.blocks import TextBlock, recomputed, score_matrix, score_pairs
-from truepair.matchers.kernels import EPS, Linear, l2norm, linear, short_softmax
+from truepair.matchers.kernels import EPS, ROUND_ROWS, Linear, l2norm, linear, short_softmax
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,34 @@ class GraphStep(nn.Module):
         """Query and key projection as one matrix and one bias, so that only one side has to be projected."""
         return self.key.weight.T @ self.query.weight, self.query.bias @ self.key.weight
 
-    def forward(self, nodes: Tensor, folded: tuple[Tensor, Tensor], *, first_only: bool = False) -> Tensor:
-        """nodes: p x t x s. Returns the same, or p x 1 x s if only the first node is asked for."""
-        asked = nodes[:, :1] if first_only else nodes
-        edges = short_softmax(torch.bmm(linear(asked, *folded), nodes.mT))
-        mixed: Tensor = self.out(torch.bmm(edges, nodes))
-        return mixed.relu()
+    def forward(
+        self, groups: list[Tensor], folded: tuple[Tensor, Tensor], *, first_only: bool = False
+    ) -> list[Tensor]:
+        """groups: nodes of pairs whose texts have one length, p x t x s each. Returns the same, reasoned.
+
+        first_only: compute the first node of each pair only, p x 1 x s.
+        """
+        asked = [nodes[:, :1] for nodes in groups] if first_only else groups
+        queries = _split(linear(_rows(asked), *folded), asked)
+        mixed = [
+            torch.bmm(short_softmax(torch.bmm(query, nodes.mT)), nodes)
+            for query, nodes in zip(queries, groups, strict=True)
+        ]
+        return _split(self.out(_rows(mixed)).relu(), asked)
+
+
+def _rows(groups: list[Tensor]) -> Tensor:
+    """All nodes under each other for one matrix product, padded to a round number: see kernels.ROUND_ROWS."""
+    rows = [nodes.flatten(0, 1) for nodes in groups]
+    padding = -sum(map(len, rows)) % ROUND_ROWS
+    return torch.cat([*rows, rows[0].new_zeros(padding, rows[0].shape[1])])
+
+
+def _split(rows: Tensor, groups: list[Tensor]) -> list[Tensor]:
+    """The groups again, as views."""
+    sizes = [nodes.shape[0] * nodes.shape[1] for nodes in groups]
+    parts = rows[: sum(sizes)].split(sizes)
+    return [part.view(*nodes.shape[:2], -1) for part, nodes in zip(parts, groups, strict=True)]
 
 
 class SGR(AlignmentMatcher):
@@ -72,8 +94,8 @@ class SGR(AlignmentMatcher):
         folded = [step.folded() for step in self._steps]
 
         def reason(whole: Tensor, local: Tensor, block: TextBlock) -> Tensor:
-            nodes = nodes_by_length(whole, local, block)
-            parts = [self._evaluate(part.flatten(0, 1), folded).view(len(part), -1) for part in nodes]
+            groups = [nodes.flatten(0, 1) for nodes in nodes_by_length(whole, local, block)]
+            parts = [values.view(len(whole), -1) for values in self._evaluate(groups, folded)]
             return torch.cat(parts, dim=1)
 
         def score(images: ImageCodes, block: TextBlock) -> Tensor:
@@ -85,23 +107,25 @@ class SGR(AlignmentMatcher):
     def pair_logits(self, images: ImageCodes, texts: TextCodes, rows: Tensor, columns: Tensor) -> Tensor:
         """The logits of the listed pairs, at a cost that grows with their number only."""
         folded = [step.folded() for step in self._steps]
-        return score_pairs(
-            images, texts, rows, columns, lambda i, t, _: self._evaluate(self.pair_alignments(i, t), folded)
-        )
+
+        def score(images: ImageCodes, texts: TextCodes, _: Tensor) -> Tensor:
+            (values,) = self._evaluate([self.pair_alignments(images, texts)], folded)
+            return values
+
+        return score_pairs(images, texts, rows, columns, score)
 
     @property
     def _steps(self) -> list[GraphStep]:
         return [step for step in self.steps if isinstance(step, GraphStep)]
 
-    def _evaluate(self, nodes: Tensor, folded: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """nodes: p x t x s. Returns p logits."""
+    def _evaluate(self, groups: list[Tensor], folded: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """groups: p x t x s each. Returns p logits each."""
         *before, last = zip(self._steps, folded, strict=True)
         for step, matrix in before:
-            nodes = step(nodes, matrix)
+            groups = step(groups, matrix)
         step, matrix = last
         # Nothing but the global node is read after the last round.
-        value: Tensor = self.evaluation(step(nodes, matrix, first_only=True))
-        return value.flatten()
+        return [self.evaluation(node).flatten() for node in step(groups, matrix, first_only=True)]
 
 
 class Filtration(nn.Module):
