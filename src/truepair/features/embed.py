@@ -208,7 +208,7 @@ def _whitening(
     for split, part in parts.items():
         if name in (split, "all splits"):
             wanted[part.pictures] = True
-    return fit_whitening(_chosen(shards, fine, wanted)), name
+    return fit_whitening(lambda: _chosen(shards, fine, wanted)), name
 
 
 def _chosen(

@@ -6,7 +6,7 @@ first linear layer learns fastest from. A region holds its cell and, beside it, 
 the mean over regions, which many matchers start from, would forget where things are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ GREYS = 3
 PATTERNS = 10  # uniform local binary patterns, whatever their rotation
 CELL_WIDTH = 6 + HUES + GREYS + 4 * ORIENTATIONS + 1 + PATTERNS
 LOCAL_WIDTH, GLOBAL_WIDTH = 48, 208
+REDUCED_WIDTH = 24  # of a cell in the whole picture
 
 _D65 = np.array([0.9505, 1.0, 1.089], dtype=np.float32)
 _RGB_TO_XYZ = np.array(
@@ -184,14 +185,24 @@ class Whitening:
             ) from None
 
 
-def fit_whitening(blocks: Iterable[Array]) -> Whitening:
-    """Fit on blocks of pictures x cells x CELL_WIDTH. Only sums are kept, so there may be any number of blocks."""
+def fit_whitening(blocks: Callable[[], Iterable[Array]]) -> Whitening:
+    """Fit on blocks of pictures x cells x CELL_WIDTH, which are gone through twice.
+
+    Only sums are kept, so there may be any number of blocks. The whole picture is reduced cell by cell before its own
+    axes are sought: that costs a tenth of the time, and retrieval does not notice it.
+    """
     local, whole = _Moments(), _Moments()
-    for cells in blocks:
+    for cells in blocks():
         local.add(cells.reshape(-1, cells.shape[-1]))
-        whole.add(cells.reshape(len(cells), -1))
-    local_mean, local_axes = local.principal_axes(LOCAL_WIDTH)
-    global_mean, global_axes = whole.principal_axes(GLOBAL_WIDTH)
+    local_mean, local_axes, deviation = local.principal_axes(LOCAL_WIDTH)
+    reduction = (local_axes * deviation)[:, :REDUCED_WIDTH]
+    for cells in blocks():
+        whole.add(((cells - local_mean) @ reduction).reshape(len(cells), -1))
+    mean, axes, _ = whole.principal_axes(GLOBAL_WIDTH)
+    # The two steps in one: cells x CELL_WIDTH to the global width.
+    per_cell = axes.reshape(-1, reduction.shape[1], axes.shape[1])
+    global_axes = (reduction @ per_cell).reshape(-1, axes.shape[1])
+    global_mean = (local_mean + mean.reshape(-1, reduction.shape[1]) @ reduction.T).ravel()
     return Whitening(local_mean, local_axes, global_mean, global_axes)
 
 
@@ -209,8 +220,8 @@ class _Moments:
         self.total = self.total + exact.sum(axis=0)
         self.products = self.products + exact.T @ exact
 
-    def principal_axes(self, wanted: int) -> tuple[Array, Array]:
-        """Mean, and the axes of largest variance divided by the standard deviation along them."""
+    def principal_axes(self, wanted: int) -> tuple[Array, Array, Array]:
+        """Mean; the axes of largest variance, divided by the standard deviation along them; these deviations."""
         mean = self.total / self.count
         covariance = self.products / self.count - np.outer(mean, mean)
         width = len(mean)
@@ -221,4 +232,4 @@ class _Moments:
         axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(keep)])
         # Axes with next to no variance carry rounding noise: the floor keeps it from being blown up.
         scale = np.sqrt(variance + 1e-4 * variance[:1] + 1e-12)
-        return mean.astype(np.float32), (axes / scale).astype(np.float32)
+        return mean.astype(np.float32), (axes / scale).astype(np.float32), scale.astype(np.float32)

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+Image.init()  # else Pillow does not know its rarer formats yet
 # Formats that Pillow decodes by itself. Others (EPS, PDF, ...) would start outside programs.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "TGA", "ICO", "MPO", "JPEG2000", "AVIF")
+_HARMLESS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "TGA", "ICO", "MPO", "JPEG2000", "AVIF")
+FORMATS = tuple(name for name in _HARMLESS if name in Image.OPEN)
 MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs
 MOST_SIDE = 2048  # no extractor needs more; what is opened is scaled down to it, so that memory stays bounded
 MAX_BYTES = 512 * 2**20
@@ -70,23 +72,10 @@ def open_picture(
     notes: list[str] = []
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of damaged EXIF data and the like
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(io.BytesIO(data), formats=FORMATS)
-        width, height = picture.size
-        if width * height > MAX_PIXELS:
-            raise PictureError("too large", _too_many(width, height))
-        expected = _EXTENSIONS.get(Path(name).suffix.lower())
-        if expected and picture.format not in (expected, "MPO"):
-            notes.append("the extension names another format")
-        if getattr(picture, "n_frames", 1) > 1 and picture.format != "MPO":
-            notes.append("animated or several pages, the first was taken")
-        if target is not None:
-            picture.draft("RGB", (2 * target, 2 * target))
-        picture.load()
-        upright = _as_rgb(_upright(picture, notes), notes)
-        if max(upright.size) > MOST_SIDE:
-            upright.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.BILINEAR)
-        return upright, tuple(notes)
+            picture = _opened(data, name, target, notes)
+        return picture, tuple(notes)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -100,8 +89,24 @@ def open_picture(
         raise PictureError(reason, f"{type(error).__name__}: {error}") from None
 
 
-def _too_many(width: int, height: int) -> str:
-    return f"{width:,} x {height:,} pixels, at most {MAX_PIXELS:,} are decoded"
+def _opened(data: bytes, name: str, target: int | None, notes: list[str]) -> Image.Image:
+    picture = Image.open(io.BytesIO(data), formats=FORMATS)
+    width, height = picture.size
+    if width * height > MAX_PIXELS:
+        found = f"{width:,} x {height:,} pixels, at most {MAX_PIXELS:,} are decoded"
+        raise PictureError("too large", found)
+    expected = _EXTENSIONS.get(Path(name).suffix.lower())
+    if expected and picture.format not in (expected, "MPO"):
+        notes.append("the extension names another format")
+    if getattr(picture, "n_frames", 1) > 1 and picture.format != "MPO":
+        notes.append("animated or several pages, the first was taken")
+    if target is not None:
+        picture.draft("RGB", (2 * target, 2 * target))
+    picture.load()
+    upright = _as_rgb(_upright(picture, notes), notes)
+    if max(upright.size) > MOST_SIDE:
+        upright.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.BILINEAR)
+    return upright
 
 
 def _upright(picture: Image.Image, notes: list[str]) -> Image.Image:
