@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint docs speed clean
+.PHONY: setup demo test lint docs clean
 
 setup: $(VENV)/.ready
 
@@ -23,5 +23,8 @@ lint: setup
 demo: setup
 	$(BIN)/truepair demo
 
+docs: setup
+	$(BIN)/mkdocs build --quiet --strict
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache
