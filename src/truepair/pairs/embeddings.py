@@ -9,8 +9,9 @@ from truepair.pairs.captions import read_captions
 from truepair.pairs.core import Pairs, Provenance, Source
 from truepair.pairs.features import open_features, open_vectors
 from truepair.pairs.layouts import choose_split, image_ids, pair_ids, texts_per_image
+from truepair.pairs.manifest import read_manifest
 
-_IMAGES, _TEXTS, _WORDS = "images.npy", "texts.npy", "texts.txt"
+_IMAGES, _TEXTS, _WORDS, _PAIRS = "images.npy", "texts.npy", "texts.txt", "pairs.parquet"
 
 
 def splits_of(folder: Path) -> list[str]:
@@ -22,12 +23,19 @@ def splits_of(folder: Path) -> list[str]:
 
 
 def read(folder: Path, split: str, *, skip_empty: bool = False) -> Pairs:
-    """Read one split. texts.txt, if it is there, has the texts themselves, one a line."""
+    """Read one split. texts.txt, if it is there, has the texts themselves, one a line; pairs.parquet has ids
+    and, in the column image_row, which image each text belongs to."""
     name = choose_split(folder, split, splits_of(folder))
     prefix = f"{name}_" if (folder / f"{name}_{_IMAGES}").exists() else ""
     paths = [folder / f"{prefix}{_IMAGES}", folder / f"{prefix}{_TEXTS}"]
     images, vectors = open_features(paths[0]), open_vectors(paths[1])
-    per_image = texts_per_image(len(vectors), len(images), paths[1], paths[0], unit="row")
+    manifest_path = folder / f"{prefix}{_PAIRS}"
+    manifest = read_manifest(manifest_path, len(vectors)) if manifest_path.exists() else None
+    if manifest is not None and manifest.image_row is not None:
+        image_of = manifest.image_row
+    else:
+        per_image = texts_per_image(len(vectors), len(images), paths[1], paths[0], unit="row")
+        image_of = np.repeat(np.arange(len(images), dtype=np.int64), per_image)
     texts: list[str] = []
     words_path = folder / f"{prefix}{_WORDS}"
     if words_path.exists():
@@ -43,13 +51,21 @@ def read(folder: Path, split: str, *, skip_empty: bool = False) -> Pairs:
             )
         texts = captions.texts
         paths.append(words_path)
+    names = image_ids(name, len(images))
+    if manifest is not None:
+        manifest.check_rows(len(images))
+        paths.append(manifest_path)
     return Pairs(
         images=images,
         texts=texts,
-        image_of=np.repeat(np.arange(len(images), dtype=np.int64), per_image),
-        ids=pair_ids(name, range(len(vectors))),
-        image_ids=image_ids(name, len(images)),
+        image_of=image_of,
+        ids=pair_ids(name, range(len(vectors)))
+        if manifest is None or manifest.pair_id is None
+        else manifest.pair_id,
+        image_ids=names if manifest is None else manifest.image_ids(image_of, names),
         split=name,
         provenance=Provenance("embeddings", tuple(Source(str(path)) for path in paths)),
+        true_image_of=None if manifest is None else manifest.true_image_row,
         text_vectors=vectors,
+        picture_paths=None if manifest is None else manifest.picture_paths(image_of, len(images)),
     )

@@ -89,7 +89,7 @@ class Manifest:
 
 def read_manifest(path: Path, pairs: int | None = None, columns: Mapping[str, str] | None = None) -> Manifest:
     """Read a table of pairs. columns: the table's own names for our columns, where they differ."""
-    table = _read_table(path)
+    table = read_table(path)
     if pairs is not None and len(table) != pairs:
         raise DataError(
             path,
@@ -131,7 +131,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _read_table(path: Path) -> "pl.DataFrame":
+def read_table(path: Path) -> "pl.DataFrame":
+    """A parquet, csv, tsv or jsonl file as it is; all columns of csv and tsv files are texts."""
     import polars as pl
 
     if path.suffix not in TABLE_SUFFIXES:
