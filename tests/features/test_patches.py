@@ -20,6 +20,7 @@ from truepair.features.patches import (
     describe,
     fit_whitening,
 )
+from truepair.features.threads import one_blas_thread
 
 CELL_SIDE = SIDE // GRID
 COLOUR = slice(0, 6)
@@ -129,6 +130,12 @@ def test_company_does_not_change_a_picture():
     together = Patches().describe(pictures)
     for picture, cells in zip(pictures, together, strict=True):
         np.testing.assert_array_equal(Patches().describe([picture])[0], cells)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with one_blas_thread():
+        yield
 
 
 def cells_of(count, seed=0):

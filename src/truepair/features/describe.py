@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from truepair.errors import TruepairError
 from truepair.features.extractors import Extractor, make_extractor
 from truepair.features.pictures import PictureError, Place, open_picture
+from truepair.features.threads import one_blas_thread
 from truepair.files import replaced_when_written
 from truepair.progress import track
 
@@ -118,6 +119,8 @@ def _stamp(place: Place) -> list[Any]:
 def _start_worker(extractor: str) -> None:
     global _extractor
     _extractor = make_extractor(extractor)
+    if _extractor.whitened:
+        one_blas_thread()  # there is a process a core already
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -20,6 +20,7 @@ from truepair.features.describe import Shards
 from truepair.features.extractors import Extractor, make_extractor
 from truepair.features.patches import Whitening, fit_whitening
 from truepair.features.sources import Caption, Index, Names, Reject, read_source
+from truepair.features.threads import one_blas_thread
 from truepair.features.writing import Part, write_captions, write_features, write_rejects
 from truepair.files import replaced_when_written
 
@@ -70,10 +71,11 @@ def embed_source(
             f"The first of {len(index.rejects):,} reasons: {index.rejects[0].reason}, {index.rejects[0].detail}.",
         )
     _remove_old(out)
-    whitening, fitted_on = _whitening(model, known, shards, parts, fine)
-    if whitening is not None:
-        whitening.save(out / WHITENING)
-    shape = write_features(out, shards, parts, fine, whitening, shown=shown)
+    with one_blas_thread():
+        whitening, fitted_on = _whitening(model, known, shards, parts, fine)
+        if whitening is not None:
+            whitening.save(out / WHITENING)
+        shape = write_features(out, shards, parts, fine, whitening, shown=shown)
     for name, part in parts.items():
         write_captions(out, name, part, index)
     write_rejects(out / "rejects.parquet", index.rejects)
