@@ -90,7 +90,10 @@ class ImageEncoder(nn.Module):
         return codes.masked_scatter(mask[..., None], self._rows(regions[mask]))
 
     def _rows(self, rows: Tensor) -> Tensor:
-        hidden = F.relu(self.norm(linear(rows, self.hidden.weight, self.hidden.bias)))
+        # In training the norm takes this bias away again: its gradient would be rounding errors, which Adam turns
+        # into steps of full size, and in evaluation mode these are no longer taken away.
+        bias = self.hidden.bias.detach() if self.training else self.hidden.bias
+        hidden = F.relu(self.norm(linear(rows, self.hidden.weight, bias)))
         codes: Tensor = linear(hidden, self.out.weight, self.out.bias) + self.fc(rows)
         return codes
 
