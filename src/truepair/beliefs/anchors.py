@@ -22,6 +22,8 @@ def spectrum(features: Tensor) -> Tensor:
     features: n x d, real: the second half of the transform mirrors the first and is left out. No gradient:
     spectra are made for labels.
     """
+    if not len(features):  # a transform of nothing is an error of the library on some processors
+        return full_precision(features.new_zeros(0, 2 * (features.shape[1] // 2 + 1)))
     transform = torch.fft.rfft(full_precision(features.detach()), dim=-1)
     # A component without an imaginary part has a zero of either sign there; adding 0 keeps its phase at +pi.
     phase = torch.atan2(transform.imag + 0.0, transform.real)
