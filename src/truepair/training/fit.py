@@ -1,6 +1,7 @@
 """From data and a config to a finished run."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +68,7 @@ def fit(
 def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
     """Train from the beginning, in a folder that holds no run yet."""
     run = Run(folder)
-    accelerator = Accelerator()
+    accelerator = _accelerator()
     if (folder / "config.json").exists() or (folder / "checkpoints").exists():
         raise TruepairError(
             f"{folder} holds a run already. Go on with `truepair train --resume {folder}`, or choose another folder."
@@ -105,7 +106,7 @@ def resume(folder: Path, *, quiet: bool = False) -> Run:
             f"The data at {config.data} is not what {folder} was trained on (its hashes have changed). "
             "Put the old data back, or start a new run."
         )
-    return _work(run, config, pairs, Accelerator(), quiet)
+    return _work(run, config, pairs, _accelerator(), quiet)
 
 
 def training_pairs(config: TrainConfig) -> Pairs:
@@ -167,6 +168,12 @@ def load_networks(run: Run, which: str = "best") -> tuple[list[Matcher], int]:
     ]
     checkpoints.restore_networks(list(networks), saved)
     return networks, int(saved.facts["position"]["epoch"])
+
+
+def _accelerator() -> Accelerator:
+    # Processes on a CPU count as unrelated to each other unless accelerate is told to use the CPU.
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return Accelerator(cpu=several and not torch.cuda.is_available())
 
 
 def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator, quiet: bool) -> Run:

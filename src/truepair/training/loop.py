@@ -16,6 +16,7 @@ from truepair.evaluation.encoding import evaluating
 from truepair.evaluation.networks import evaluate_networks
 from truepair.losses.reduce import reduce
 from truepair.matchers.base import Matcher
+from truepair.matchers.processes import rank
 from truepair.methods.base import Division, Method, Step, Stream, Sweep
 from truepair.pairs.batch import BatchReader, PairBatch, Rows
 from truepair.pairs.batching import EpochOrder
@@ -152,7 +153,7 @@ class Trainer:
         with Prefetcher(self._share(rows) for _, rows in plan[position.step :]) as batches:
             for (stream, rows), batch in zip(plan[position.step :], batches, strict=True):
                 # Dropout follows from where training stands, so a resumed run needs no generator's state.
-                torch.manual_seed(seed_for(self.seed, clock.epoch, number, position.step, processes.rank()))
+                torch.manual_seed(seed_for(self.seed, clock.epoch, number, position.step, rank()))
                 now = clock.at(position.step, len(plan))
                 position.loss_sums[number] += self._step(number, stream, torch.from_numpy(rows), batch, now)
                 position.steps[number] += 1

@@ -12,15 +12,9 @@ from itertools import pairwise
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.nn import functional as with_gradient
 
 from truepair.matchers.base import ImageCodes, TextCodes
-from truepair.matchers.processes import count
-
-
-def rank() -> int:
-    """Which of them this one is."""
-    return dist.get_rank() if count() > 1 else 0
+from truepair.matchers.processes import count, rank, stacked
 
 
 def speaks() -> bool:
@@ -47,7 +41,7 @@ def gather_rows(rows: Tensor, size: int) -> Tensor:
     bounds = _bounds(size)
     largest = max(after - before for before, after in pairwise(bounds))
     padded = torch.cat([rows, rows.new_zeros(largest - len(rows), *rows.shape[1:])])
-    parts = with_gradient.all_gather(padded.contiguous())  # type: ignore[no-untyped-call]
+    parts = stacked(padded)
     return torch.cat([part[: bounds[i + 1] - bounds[i]] for i, part in enumerate(parts)])
 
 
