@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from truepair.errors import TruepairError
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
 from truepair.matchers.blocks import TextBlock, image_blocks
-from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over
+from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over, with_constant_bias
 from truepair.matchers.kernels import Linear, aligned, l2norm, squared_distances
 
 RegionNorm = Literal["layer", "slot"]
@@ -56,7 +56,10 @@ class AttentionPooling(nn.Module):
     def __init__(self, width: int, dropout: float, local_norm: nn.Module, mean_norm: nn.Module) -> None:
         super().__init__()
         self.local = nn.Sequential(Linear(width, width), local_norm, nn.Tanh(), nn.Dropout(dropout))
-        self.mean = nn.Sequential(Linear(width, width), mean_norm, nn.Tanh(), nn.Dropout(dropout))
+        mean = Linear(width, width)
+        if isinstance(mean_norm, BatchNorm):
+            with_constant_bias(mean)
+        self.mean = nn.Sequential(mean, mean_norm, nn.Tanh(), nn.Dropout(dropout))
         # Without a bias: it would add the same to every score, and the softmax removes that.
         self.score = Linear(width, 1, bias=False)
 

@@ -105,6 +105,18 @@ class BatchNorm(nn.BatchNorm1d):
         self.num_batches_tracked += 1
 
 
+def with_constant_bias(layer: nn.Linear) -> nn.Linear:
+    """The layer before a batch norm: its bias stays as it is, under its name.
+
+    The norm takes the bias away again, so that its gradient is nothing but rounding errors. Adam turns these into
+    steps of full size, which show in evaluation mode, where running statistics lag behind.
+    """
+    bias = layer.bias.detach()
+    del layer.bias
+    layer.register_buffer("bias", bias)
+    return layer
+
+
 class RegionEncoder(nn.Module):
     """One linear layer to the joint space, unit length per region (SCAN's image encoder)."""
 

@@ -34,7 +34,7 @@ def sum_of_all(own: Tensor) -> Tensor:
     """The sum of what every process has."""
     if count() == 1:
         return own
-    total: Tensor = _Sum.apply(own)
+    total: Tensor = _Sum.apply(own)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -42,7 +42,7 @@ def stacked(own: Tensor) -> Tensor:
     """What every process has, one after the other: processes x the shape of own, the same shape everywhere."""
     if count() == 1:
         return own[None]
-    parts: Tensor = _Stack.apply(own)
+    parts: Tensor = _Stack.apply(own)  # type: ignore[no-untyped-call]
     return parts
 
 
@@ -53,7 +53,7 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         # Every process has used the sum: what its own part is asked for comes from all of them.
         return _total(gradient)
 
@@ -65,7 +65,7 @@ class _Stack(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return _total(gradient)[rank()]
 
 

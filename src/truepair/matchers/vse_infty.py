@@ -17,6 +17,7 @@ from truepair.matchers.encoders import (
     WordEncoder,
     checked_regions,
     gru_states,
+    with_constant_bias,
 )
 from truepair.matchers.kernels import Linear, l2norm, linear
 
@@ -76,7 +77,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         hidden = config.image_hidden or config.embedding // 2
         self.fc = Linear(config.image_width, config.embedding)
-        self.hidden = nn.Linear(config.image_width, hidden)
+        self.hidden = with_constant_bias(nn.Linear(config.image_width, hidden))
         self.norm = BatchNorm(hidden)
         self.out = nn.Linear(hidden, config.embedding)
         self.padding_in_statistics = config.padding_in_statistics
@@ -90,10 +91,7 @@ class ImageEncoder(nn.Module):
         return codes.masked_scatter(mask[..., None], self._rows(regions[mask]))
 
     def _rows(self, rows: Tensor) -> Tensor:
-        # In training the norm takes this bias away again: its gradient would be rounding errors, which Adam turns
-        # into steps of full size, and in evaluation mode these are no longer taken away.
-        bias = self.hidden.bias.detach() if self.training else self.hidden.bias
-        hidden = F.relu(self.norm(linear(rows, self.hidden.weight, bias)))
+        hidden = F.relu(self.norm(linear(rows, self.hidden.weight, self.hidden.bias)))
         codes: Tensor = linear(hidden, self.out.weight, self.out.bias) + self.fc(rows)
         return codes
 
