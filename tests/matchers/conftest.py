@@ -1,7 +1,10 @@
 """Small matchers of every kind, and random batches that fit them."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -89,3 +92,14 @@ def published(arrays: dict[str, np.ndarray], prefix: str = "") -> dict[str, Tens
 @pytest.fixture
 def published_weights() -> Callable[..., dict[str, Tensor]]:
     return published
+
+
+@pytest.fixture(scope="session")
+def plain() -> ModuleType:
+    """tests/matchers/plain.py, the loops over texts that the matchers are compared with."""
+    spec = importlib.util.spec_from_file_location("plain", Path(__file__).with_name("plain.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -57,10 +57,7 @@ def test_loss_on_these_similarities(recorded, codes, oracle_settings, maximum):
         (settings["margin"] + similarity - similarity.diagonal()[None]).clamp_min(0),
     ]
     costs = [h.fill_diagonal_(0) for h in hinge]
-    if maximum:
-        loss = costs[0].amax(1).sum() + costs[1].amax(0).sum()
-    else:
-        loss = costs[0].sum() + costs[1].sum()
+    loss = costs[0].amax(1).sum() + costs[1].amax(0).sum() if maximum else costs[0].sum() + costs[1].sum()
     torch.testing.assert_close(loss, recorded[f"loss_t2i_Mean_maxviolation{maximum}"], atol=0, rtol=1e-5)
 
 

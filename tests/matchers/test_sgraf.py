@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from truepair.errors import TruepairError
 from truepair.interop import matcher_from_published
-from truepair.matchers.blocks import text_blocks
 from truepair.matchers.alignment import nodes_by_length
+from truepair.matchers.blocks import text_blocks
 from truepair.matchers.sgraf import SAF, SGR, SGRAF, Filtration, SGRConfig, logit_of_mean
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -161,7 +161,7 @@ def test_logit_of_mean_is_exact_where_sigmoids_are_flat():
 def test_slot_norm_refuses_another_number_of_regions():
     matcher = SGR(SGRConfig(8, 9, 4, 8, similarity=4, region_norm="slot", region_slots=5)).eval()
     matcher.encode_images(torch.randn(2, 5, 8))
-    with pytest.raises(TruepairError, match="exactly 5 regions.*come with 4.*region_norm='layer'"):
+    with pytest.raises(TruepairError, match=r"exactly 5 regions.*come with 4.*region_norm='layer'"):
         matcher.encode_images(torch.randn(2, 4, 8))
 
 
@@ -184,3 +184,109 @@ def test_block_size_does_not_change_results(make_matcher, make_batch, monkeypatc
     torch.testing.assert_close(
         matcher.pair_similarity(*codes, rows, columns), whole.diagonal(), atol=1e-6, rtol=0
     )
+
+
+def test_equals_the_loop_over_texts(make_matcher, make_batch, plain, kind):
+    matcher, batch = make_matcher(kind).double(), make_batch(kind)
+    images = matcher.encode_images(batch.regions.double())
+    texts = matcher.encode_texts(batch.tokens, batch.lengths)
+    loop = plain.similarity(matcher, images, texts)
+    # Ours leaves out one of the published additions of 1e-8 to a length.
+    torch.testing.assert_close(matcher.similarity(images, texts), loop, atol=1e-8, rtol=0)
+
+
+def test_training_gradients_equal_those_of_the_loop(make_matcher, make_batch, plain, kind):
+    matcher, batch = make_matcher(kind).double().train(), make_batch(kind)
+    for module in matcher.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    weights = torch.randn(len(batch.regions), len(batch.tokens), dtype=torch.float64)
+
+    def gradients(similarity):
+        matcher.zero_grad()
+        images = matcher.encode_images(batch.regions.double())
+        texts = matcher.encode_texts(batch.tokens, batch.lengths)
+        (similarity(images, texts) * weights).sum().backward()
+        return {label: p.grad.clone() for label, p in matcher.named_parameters()}
+
+    ours = gradients(matcher.similarity)
+    theirs = gradients(lambda images, texts: plain.similarity(matcher, images, texts))
+    scale = max(gradient.abs().max().item() for gradient in theirs.values())
+    assert scale > 1e-2
+    for label, gradient in theirs.items():
+        assert (ours[label] - gradient).abs().max() < 1e-7 * scale, label
+
+
+class TestSixOptimiserSteps:
+    """The published training function of NCR: three warm-up steps, three with soft labels and hard negatives."""
+
+    @staticmethod
+    def loss(similarity: Tensor, labels: Tensor | None) -> Tensor:
+        margin = 0.2 if labels is None else 0.2 * (10**labels - 1) / 9
+        n = len(similarity)
+        given = similarity.diagonal()
+        apart = ~torch.eye(n, dtype=torch.bool)
+        to_text = (margin + similarity - given[:, None]).clamp_min(0) * apart
+        to_image = (margin + similarity - given[None]).clamp_min(0) * apart
+        if labels is None:
+            return to_text.mean(1).sum() + to_image.mean(0).sum()
+        return to_text.amax(1).sum() + to_image.amax(0).sum()
+
+    @pytest.fixture
+    def recorded(self, oracle):
+        return {name: torch.tensor(value) for name, value in oracle("sgr_train_step").items()}
+
+    @pytest.mark.parametrize("only_needed_pairs", [False, True])
+    def test_weights(self, oracle, recorded, published_weights, only_needed_pairs):
+        matcher = matcher_from_published(
+            "sgr", published_weights(oracle("sgr_train_step"), "init__"), dropout=0.0
+        ).train()
+        optimizer = torch.optim.Adam(matcher.parameters(), lr=2e-4)
+        ours = {
+            "sim_enc.sim_eval_w.weight": matcher.evaluation.weight,
+            "img_enc.fc.weight": matcher.image_encoder.fc.weight,
+            "txt_enc.cap_rnn.weight_hh_l0_reverse": matcher.text_encoder.rnn.weight_hh_l0_reverse,
+            "sim_enc.SGR_module.1.graph_key_w.weight": matcher.steps[1].key.weight,
+            "txt_enc.embed.weight": matcher.text_encoder.embed.weight,
+        }
+        for i in range(6):
+            images = matcher.encode_images(recorded[f"images_{i}"])
+            texts = matcher.encode_texts(recorded[f"captions_{i}"], recorded[f"lengths_{i}"])
+            labels = recorded.get(f"labels_{i}")
+            if only_needed_pairs and labels is not None:
+                similarity = self.graph_for_hardest_only(matcher, images, texts, labels)
+            else:
+                similarity = matcher.similarity(images, texts)
+            loss = self.loss(similarity, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(matcher.parameters(), 2.0)
+            optimizer.step()
+            torch.testing.assert_close(loss.detach(), recorded["losses"][i], atol=0, rtol=1e-5)
+            torch.testing.assert_close(norm, recorded["grad_norm_before_clip"][i], atol=0, rtol=1e-4)
+            stage = {0: "after_step1__", 2: "after_step3__", 5: "final__"}.get(i)
+            for name, weight in ours.items() if stage else ():
+                if f"{stage}{name}" in recorded:
+                    torch.testing.assert_close(weight.data, recorded[f"{stage}{name}"], atol=1e-5, rtol=0)
+        for name, norm in (
+            ("embedding_local", matcher.image_pooling.local[1]),
+            ("embedding_global", matcher.image_pooling.mean[1]),
+        ):
+            buffer = f"final__sim_enc.v_global_w.{name}.1.running"
+            near(norm.running_var, recorded[f"{buffer}_var"])
+            # The published bias before this norm has no gradient but rounding errors, and Adam walks along them.
+            drift = {"atol": 1e-4, "rtol": 0}
+            torch.testing.assert_close(norm.running_mean, recorded[f"{buffer}_mean"], **drift)
+
+    def graph_for_hardest_only(self, matcher, images, texts, labels):
+        """All similarities without a graph, then again with one for the pairs that the loss looks at."""
+        with torch.no_grad():
+            full = matcher.similarity(images, texts)
+            margin = 0.2 * (10**labels - 1) / 9
+            n = len(full)
+            apart = torch.where(torch.eye(n, dtype=torch.bool), -torch.inf, 0.0)
+            hard = torch.eye(n, dtype=torch.bool)
+            hard[torch.arange(n), (full + margin - full.diagonal()[:, None] + apart).argmax(1)] = True
+            hard[(full + margin - full.diagonal()[None] + apart).argmax(0), torch.arange(n)] = True
+            rows, columns = hard.nonzero(as_tuple=True)
+        return full.index_put((rows, columns), matcher.pair_similarity(images, texts, rows, columns))

@@ -113,7 +113,7 @@ class AlignmentMatcher(Matcher):
         words = self.word_alignment
         local = [
             aligned(part.regions, block.words, block.spans, words.weight, words.bias)
-            for part in image_blocks(images, block.words.numel())
+            for part in image_blocks(images, images.regions.shape[-1])
         ]
         return self._global(images.vectors[:, None], block.vectors), torch.cat(local)
 
@@ -128,8 +128,14 @@ class AlignmentMatcher(Matcher):
 
 def nodes_by_length(whole: Tensor, local: Tensor, block: TextBlock) -> list[Tensor]:
     """Alignment vectors of each span's pairs, n x texts x (length + 1) x s, the global one first."""
-    nodes, local = [], l2norm(local)
-    for span in block.spans:
-        words = local[:, span.words].reshape(len(local), -1, span.length, local.shape[-1])
-        nodes.append(torch.cat([whole[:, span.texts, None], words], dim=2))
-    return nodes
+    counts = [span.texts.stop - span.texts.start for span in block.spans]
+    sizes = [span.words.stop - span.words.start for span in block.spans]
+    padding = local.shape[1] - sum(sizes)
+    # One split has one backward pass; slices would each fill a matrix of zeros.
+    words = l2norm(local).split_with_sizes([*sizes, padding], dim=1)
+    return [
+        torch.cat([vectors[:, :, None], rows.reshape(len(rows), -1, span.length, rows.shape[-1])], dim=2)
+        for vectors, rows, span in zip(
+            whole.split_with_sizes(counts, dim=1), words[: len(sizes)], block.spans, strict=True
+        )
+    ]

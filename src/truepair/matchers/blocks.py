@@ -84,11 +84,16 @@ def _runs(lengths: Tensor) -> Iterator[tuple[int, int]]:
     return zip(distinct.tolist(), counts.tolist(), strict=True)
 
 
-def image_blocks(images: ImageCodes, numbers_per_image: int) -> Iterator[ImageCodes]:
-    """Cut the images so that a block's largest temporary stays within its size."""
-    step = max(1, block_numbers(images.regions.device) // max(1, numbers_per_image))
-    for start in range(0, len(images), step):
-        yield images.take(slice(start, start + step))
+def image_blocks(images: ImageCodes, width: int) -> list[ImageCodes]:
+    """Cut the images so that a block's largest temporary stays within its size.
+
+    width: how many numbers it has for every image and word.
+    """
+    step = max(1, block_numbers(images.regions.device) // (BLOCK_WORDS * max(1, width)))
+    # Splits, not slices: in the backward pass every slice would fill a gradient for all images.
+    regions, vectors = torch.split(images.regions, step), torch.split(images.vectors, step)
+    masks = [None] * len(regions) if images.mask is None else torch.split(images.mask, step)
+    return [ImageCodes(*parts) for parts in zip(regions, vectors, masks, strict=True)]
 
 
 def score_matrix(
@@ -104,8 +109,8 @@ def score_matrix(
     width: how many numbers the largest temporary of score has for every image and word.
     """
     parts, columns = [], []
+    rows = [images] if all_images else image_blocks(images, width)
     for block in text_blocks(texts):
-        rows = [images] if all_images else image_blocks(images, len(block.words) * width)
         parts.append(torch.cat([score(part, block) for part in rows]))
         columns.append(block.columns)
     return torch.cat(parts, dim=1)[:, torch.cat(columns).argsort()]

@@ -152,11 +152,11 @@ class _Aligned(torch.autograd.Function):
         of_contexts = _product(gradient, weight.T).mul_(differences).mul_(2)
         of_words = -of_contexts.sum(dim=0)
         # Through the unit length: only what is at right angles to the context passes.
-        along = torch.einsum("ntd,ntd->nt", contexts, of_contexts)[..., None]
+        along = (contexts * of_contexts).sum(dim=-1, keepdim=True)
         of_contexts = of_contexts.sub_(contexts.mul_(along)).div_(lengths)
 
-        of_regions = _batched(powers, of_contexts.mT)
-        of_scores = _batched(regions, of_contexts).mul_(powers).mul_(SMOOTH)
+        of_regions = powers @ of_contexts
+        of_scores = (regions @ of_contexts.mT).mul_(powers).mul_(SMOOTH)
         unit = powers.log_().div_(SMOOTH)
         for span in ctx.spans:
             part = _by_text(of_scores, span)
@@ -190,16 +190,6 @@ def _by_text(x: Tensor, span: Span) -> Tensor:
 
 def _contexts(powers: Tensor, regions: Tensor) -> tuple[Tensor, Tensor]:
     """What each word sees of each image at unit length, n x t x d, and the length it had."""
-    contexts = _batched(powers.mT, regions.mT)
+    contexts = powers.mT @ regions
     lengths = torch.linalg.vector_norm(contexts, dim=-1, keepdim=True) + EPS**2
     return contexts.div_(lengths), lengths
-
-
-def _batched(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y.mT for every item. x: n x a x i. y: n x b x i. Long items go one by one through the faster product."""
-    if max(x.shape[1], y.shape[1]) >= 256 and _onednn_serves(x, y):
-        assert _ONEDNN is not None
-        return torch.stack(
-            [_ONEDNN(left, right, None, "none", [], "") for left, right in zip(x, y, strict=True)]
-        )
-    return x @ y.mT

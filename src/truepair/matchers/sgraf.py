@@ -76,7 +76,7 @@ def _rows(groups: list[Tensor]) -> Tensor:
 def _split(rows: Tensor, groups: list[Tensor]) -> list[Tensor]:
     """The groups again, as views."""
     sizes = [nodes.shape[0] * nodes.shape[1] for nodes in groups]
-    parts = rows[: sum(sizes)].split(sizes)
+    parts = rows.split_with_sizes([*sizes, len(rows) - sum(sizes)])[: len(groups)]
     return [part.view(*nodes.shape[:2], -1) for part, nodes in zip(parts, groups, strict=True)]
 
 
