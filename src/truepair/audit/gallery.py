@@ -1,0 +1,85 @@
+"""The pairs and search results that the report shows, ready for the template."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup, escape
+
+from truepair.audit.thumbnails import Thumbnail, Thumbnails
+
+
+@dataclass(frozen=True)
+class Item:
+    """An image or a text that was searched with, or found. note: what there is to say about it."""
+
+    name: str
+    text: str | None = None
+    picture: str | None = None
+    score: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A search: what was searched with, and what was found, best first."""
+
+    query: Item
+    found: Sequence[Item]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One suspect as the page shows it."""
+
+    anchor: str
+    row: dict[str, Any]
+    text: Markup
+    picture: Thumbnail
+    other_picture: Thumbnail
+
+
+def anchor(pair_id: str) -> str:
+    """The fragment of the page's address that leads to a pair."""
+    return "pair-" + hashlib.sha256(pair_id.encode()).hexdigest()[:12]
+
+
+def strongest_first(suspects: pl.DataFrame) -> pl.DataFrame:
+    """The flagged pairs, those most certainly mismatched first."""
+    return suspects.filter("is_mismatch").sort(
+        ["mismatch_probability", "match_score", "pair_id"], descending=[True, False, False]
+    )
+
+
+def cards(suspects: pl.DataFrame, most: int, thumbnails: Thumbnails) -> list[Card]:
+    """The strongest suspects, at most so many."""
+    rows = strongest_first(suspects).head(most).iter_rows(named=True)
+    return [
+        Card(
+            anchor(row["pair_id"]),
+            row,
+            marked(row.get("text") or "", row.get("unsupported_words") or ()),
+            thumbnails(row.get("picture")),
+            thumbnails(row.get("other_picture")),
+        )
+        for row in rows
+    ]
+
+
+def marked(text: str, words: Sequence[str]) -> Markup:
+    """The text, escaped, with these words marked so that eyes and screen readers notice."""
+    if not words:
+        return escape(text)
+    # Longest first: "hot dog" before "dog".
+    choice = "|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True))
+    parts = re.split(rf"(?<!\w)({choice})(?!\w)", text, flags=re.IGNORECASE)
+    # Every second part is a match.
+    return Markup("").join(
+        Markup('<mark>{}<span class="unseen"> (unsupported)</span></mark>').format(part)
+        if place % 2
+        else escape(part)
+        for place, part in enumerate(parts)
+    )

@@ -1,0 +1,130 @@
+"""The review as people do it: keys through a pipe, and through a real terminal where there is one."""
+
+import io
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from truepair.audit.review import read_decisions
+from truepair.cli import main
+from truepair.pairs.readers import load_pairs
+
+
+@pytest.fixture
+def press(monkeypatch, capsys):
+    def press(folder, keys, *options):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(keys) + "\n"))
+        assert main(["review", str(folder), *options]) == 0
+        return capsys.readouterr().out
+
+    return press
+
+
+def verdicts(folder):
+    return {name: found.decision for name, found in read_decisions(folder / "decisions.jsonl").items()}
+
+
+def test_keys_decide_strongest_first_and_the_next_session_goes_on(make_audit, press):
+    folder = make_audit(12, 6)
+    out = press(folder, ["k", "d", "s", "q"], "--reviewer", "Ada")
+    assert verdicts(folder) == {"train-0": "keep", "train-1": "drop"}
+    assert "1 of 6" in out
+    assert "50.0%" in out
+    found = read_decisions(folder / "decisions.jsonl")["train-0"]
+    assert (found.reviewer, found.order) == ("Ada", "strongest")
+    assert found.time.endswith("+00:00")
+    press(folder, ["r", "q"])
+    assert verdicts(folder)["train-2"] == "rematch"
+    assert read_decisions(folder / "decisions.jsonl")["train-2"].image_id == 'im"1<b>'
+
+
+def test_back_decides_again_within_and_across_sessions(make_audit, press):
+    folder = make_audit(12, 6)
+    press(folder, ["k", "k", "b", "d", "q"])
+    assert verdicts(folder) == {"train-0": "keep", "train-1": "drop"}
+    press(folder, ["b", "r", "d", "q"])
+    assert verdicts(folder) == {"train-0": "keep", "train-1": "rematch", "train-2": "drop"}
+
+
+def test_without_a_proposal_there_is_no_rematch(make_audit, press):
+    folder = make_audit(12, 6)
+    out = press(folder, ["d", "d", "d", "r", "d", "?", "q"])
+    assert "no proposal" in out
+    assert "true pair" in out  # the unknown key explains the keys
+    assert verdicts(folder)["train-3"] == "drop"
+
+
+def test_the_end_of_the_keys_ends_the_session(make_audit, press):
+    folder = make_audit(12, 6)
+    assert "last one" in press(folder, ["d"] * 6)
+    assert "All flagged pairs are decided" in press(folder, ["d"])
+    assert len(verdicts(folder)) == 6
+
+
+def test_hostile_captions_do_not_command_the_terminal(make_audit, press):
+    out = press(make_audit(12, 6), ["s"] * 6)
+    assert "\x1b" not in out
+    assert "[bold red]markup[/]" in out
+
+
+def test_zero_suspects(make_audit, press):
+    assert "nothing to review" in press(make_audit(12, 0), ["k"])
+
+
+def test_the_random_order_shows_every_suspect_once(make_audit, press):
+    folder = make_audit(12, 6)
+    press(folder, ["d"] * 6, "--order", "random", "--seed", "3")
+    assert sorted(verdicts(folder)) == [f"train-{row}" for row in range(6)]
+    assert list(verdicts(folder)) != [f"train-{row}" for row in range(6)]
+
+
+def test_status_for_machines(make_audit, press):
+    folder = make_audit(12, 6)
+    press(folder, ["d", "d", "d", "k", "q"])
+    found = json.loads(press(folder, [], "--status", "--json"))
+    assert found["precision"]["share"] == 0.75
+    assert found["precision"]["interval"] == pytest.approx([0.3006, 0.9544], abs=1e-4)
+    assert found["remaining"] == 2
+
+
+def test_export_applies_the_decisions(make_audit, press, tmp_path):
+    folder = make_audit(12, 6)
+    press(folder, ["k", "d", "r", "q"])
+    found = json.loads(press(folder, [], "--export", str(tmp_path / "mine"), "--json"))
+    assert found["pairs"] == 8
+    pairs = load_pairs(tmp_path / "mine")
+    images = {name: pairs.image_ids[image] for name, image in zip(pairs.ids, pairs.image_of, strict=True)}
+    assert images["train-0"] == 'im"0<b>'
+    assert images["train-2"] == 'im"1<b>'
+    assert set(images) == {"train-0", "train-2", *(f"train-{row}" for row in range(6, 12))}
+
+
+def test_not_an_audit_is_an_error_for_people(tmp_path, capsys):
+    assert main(["review", str(tmp_path)]) == 2
+    assert "not a finished audit" in capsys.readouterr().err
+
+
+def test_in_a_terminal_single_keys_are_enough(make_audit):
+    pty = pytest.importorskip("pty")
+    folder = make_audit(12, 6)
+    child, terminal = pty.fork()
+    if child == 0:  # the reviewer's process
+        os.execv(sys.executable, [sys.executable, "-m", "truepair", "review", str(folder)])
+    shown = b""
+    for key in (b"k", b"d", b"q"):
+        before = shown.count(b"[q] quit")
+        deadline = time.monotonic() + 20
+        while shown.count(b"[q] quit") == before and time.monotonic() < deadline:
+            shown += os.read(terminal, 65536)
+        os.write(terminal, key)
+    try:
+        while chunk := os.read(terminal, 65536):
+            shown += chunk
+    except OSError:  # the child has closed its side
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert verdicts(folder) == {"train-0": "keep", "train-1": "drop"}
+    assert b"50.0%" in shown
