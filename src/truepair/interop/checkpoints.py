@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -82,7 +83,9 @@ def _read(path: Path) -> Any:
     if not path.is_file():
         raise DataError(path, "there is no such file.", "Give the path of a .pth.tar file.")
     try:
-        with torch.serialization.safe_globals(ALLOWED):
+        with warnings.catch_warnings(), torch.serialization.safe_globals(ALLOWED):
+            # torch warns of pickles of other tools before it refuses them.
+            warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "Unsupported global" in str(error) or "GLOBAL" in str(error):

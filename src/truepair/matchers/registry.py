@@ -28,7 +28,7 @@ class MatcherEntry:
     region_codes: bool
 
 
-SGRAF_PAPER = "Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021"
+SGRAF_PAPER = "Diao et al., AAAI 2021: Similarity Reasoning and Filtration for Image-Text Matching"
 
 MATCHERS: dict[str, MatcherEntry] = {
     "sgr": MatcherEntry(
@@ -62,7 +62,7 @@ MATCHERS: dict[str, MatcherEntry] = {
         SCAN,
         SCANConfig,
         "Stacked cross attention, words to regions (t2i) or regions to words (i2t)",
-        "Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018",
+        "Lee et al., ECCV 2018: Stacked Cross Attention for Image-Text Matching",
         texts="words",
         sigmoid=False,
         region_codes=True,
@@ -71,7 +71,7 @@ MATCHERS: dict[str, MatcherEntry] = {
         VSEInfty,
         VSEInftyConfig,
         "VSE-infinity: learned pooling, bidirectional GRU over words",
-        "Chen et al., Learning the Best Pooling Strategy for Visual Semantic Embedding, CVPR 2021",
+        "Chen et al., CVPR 2021: Learning the Best Pooling Strategy for Visual Semantic Embedding",
         texts="words",
         sigmoid=False,
         region_codes=False,
@@ -80,7 +80,7 @@ MATCHERS: dict[str, MatcherEntry] = {
         Projection,
         ProjectionConfig,
         "Two small heads over embeddings you already have",
-        "none: a linear or one-hidden-layer head per side, cosine",
+        "none: a linear or one-hidden-layer head per side",
         texts="vectors",
         sigmoid=False,
         region_codes=False,
