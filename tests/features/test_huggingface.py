@@ -4,8 +4,10 @@ import torch
 from PIL import Image
 
 from truepair.errors import TruepairError
+from truepair.features.embed import embed_source
 from truepair.features.extractors import make_extractor
 from truepair.features.huggingface import MOST_ROWS, grid_of
+from truepair.pairs.readers import load_pairs
 
 transformers = pytest.importorskip("transformers")
 
@@ -96,3 +98,17 @@ def test_text_models_are_refused(tmp_path):
     transformers.BertModel(config).save_pretrained(tmp_path)
     with pytest.raises(TruepairError):
         make_extractor(f"hf:{tmp_path}")
+
+
+def test_a_data_folder_of_clip_regions(tiny_clip, tmp_path, pictures_in):
+    names = pictures_in(tmp_path / "pictures", 5)
+    (tmp_path / "pictures" / "captions.tsv").write_text(
+        "path\ttext\n" + "".join(f"{name}\ta picture\n" for name in names)
+    )
+    name = f"hf:{tiny_clip[0]}"
+    summary = embed_source(tmp_path / "pictures", tmp_path / "data", extractor=name, split="train")
+    assert (summary["regions"], summary["width"], summary["whitening_fitted_on"]) == (17, 16, None)
+    assert not (tmp_path / "data" / "whitening.npz").exists()
+    pictures = [Image.open(tmp_path / "pictures" / name) for name in names]
+    expected = make_extractor(name).describe(pictures)
+    np.testing.assert_allclose(load_pairs(tmp_path / "data").images, expected, atol=2e-3)

@@ -1,6 +1,7 @@
 import io
 import json
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -73,9 +74,10 @@ def test_rows_without_a_usable_path_are_rejected_with_all_their_pairs(tmp_path):
 
 def test_paths_are_taken_from_the_folder_where_the_table_lies_elsewhere(tmp_path, pictures_in):
     pictures_in(tmp_path / "pictures", 1)
-    (tmp_path / "names.csv").write_text("path,text\nphoto-0.png,one\n")
+    (tmp_path / "names.csv").write_text(f"path,text\nphoto-0.png,one\n{'x' * 300},two\na\0.png,three\n")
     index = read(tmp_path / "pictures", captions=tmp_path / "names.csv")
     assert index.places[0].path == str(tmp_path / "pictures" / "photo-0.png")
+    assert len(index.captions) == 3  # names that no file can have are set aside when they are opened
 
 
 def test_which_table_is_asked_when_there_are_several(tmp_path):
@@ -83,8 +85,6 @@ def test_which_table_is_asked_when_there_are_several(tmp_path):
     (tmp_path / "two.csv").write_text("path,text\na.png,two\n")
     with pytest.raises(DataError, match=r"--captions one\.csv"):
         read(tmp_path)
-    from pathlib import Path
-
     assert read(tmp_path, captions=Path("two.csv")).captions[0].text == "two"
     (tmp_path / "captions.csv").write_text("path,text\na.png,three\n")
     assert read(tmp_path).captions[0].text == "three"

@@ -190,7 +190,14 @@ def _place(image_id: str, folders: tuple[Path, ...]) -> Place:
     if len(folders) == 1:
         return Place(str(folders[0] / image_id))
     candidates = [folder / image_id for folder in folders]
-    return Place(str(next((path for path in candidates if path.exists()), candidates[0])))
+    return Place(str(next((path for path in candidates if _exists(path)), candidates[0])))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, for instance; it is set aside when the picture is opened
+        return False
 
 
 def read_tars(tars: list[Path]) -> Index:
