@@ -101,6 +101,11 @@ class Chart:
         return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """A share as people read it, on one line."""
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Round numbers between low and high."""
     rough = (high - low) / about

@@ -11,6 +11,8 @@ from markupsafe import Markup, escape
 
 from truepair.audit.thumbnails import Thumbnail, Thumbnails
 
+_MOST_LETTERS = 600  # of a text that is shown
+
 
 @dataclass(frozen=True)
 class Item:
@@ -71,6 +73,8 @@ def cards(suspects: pl.DataFrame, most: int, thumbnails: Thumbnails) -> list[Car
 
 def marked(text: str, words: Sequence[str]) -> Markup:
     """The text, escaped, with these words marked so that eyes and screen readers notice."""
+    if len(text) > _MOST_LETTERS:
+        text = text[:_MOST_LETTERS] + "…"
     if not words:
         return escape(text)
     # Longest first: "hot dog" before "dog".

@@ -4,16 +4,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import polars as pl
 
+from truepair.audit.charts import percent
 from truepair.audit.gallery import Example, cards
 from truepair.audit.sections import identification_charts, loss_chart, score_charts, training_charts
 from truepair.audit.thumbnails import Thumbnails
 from truepair.files import replaced_when_written
-from truepair.training.run import Run
+
+if TYPE_CHECKING:  # a report without runs does not wait for torch
+    from truepair.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def write_report(
     suspects: pl.DataFrame,
     summary: Mapping[str, Any],
     *,
-    runs: Mapping[str, Run] | None = None,
+    runs: "Mapping[str, Run] | None" = None,
     examples: Sequence[Example] = (),
     tables: Sequence[Table] = (),
     title: str = "Audit of image-text pairs",
@@ -85,7 +88,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["percent"] = lambda value, digits=1: f"{100 * value:.{digits}f} %"
+    environment.filters["percent"] = percent
     return environment.get_template("report.html")
 
 

@@ -1,16 +1,18 @@
 """What the report's charts show, worked out from the suspects' table, the summary and the runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from truepair.audit.charts import Chart, Mark, Series
+from truepair.audit.charts import Chart, Mark, Series, percent
 from truepair.beliefs.mixtures import fit_gaussian, normalise
 from truepair.evaluation.identification import auc, average_precision
-from truepair.training.run import Run
+
+if TYPE_CHECKING:
+    from truepair.training.run import Run
 
 Vector = NDArray[np.float64]
 MARKS: tuple[Mark, ...] = ("line", "dashed", "dotted", "line")
@@ -30,7 +32,7 @@ def score_charts(summary: Mapping[str, Any], suspects: pl.DataFrame) -> list[Cha
         charts.append(
             Chart(
                 "Scores",
-                f"The given pairs (bars) are taken apart into {share:.1%} random re-pairings (dashed), whose scores "
+                f"The given pairs (bars) are taken apart into {percent(share)} random re-pairings (dashed), whose scores "
                 "are known because re-pairings can be made at will, and the rest: true pairs (line).",
                 "score: how well picture and text agree",
                 "share of the pairs",
@@ -46,7 +48,7 @@ def score_charts(summary: Mapping[str, Any], suspects: pl.DataFrame) -> list[Cha
     charts.append(
         Chart(
             "Mismatch probabilities",
-            f"{undecided:.1%} of the pairs lie between 10 % and 90 %: for these the data alone does not decide.",
+            f"{percent(undecided)} of the pairs lie between 10 % and 90 %: for these the data alone does not decide.",
             "probability that the pair is mismatched",
             "pairs",
             [Series("pairs", edges, counts, "bars", 1)],
@@ -93,8 +95,8 @@ def identification_charts(suspects: pl.DataFrame) -> list[Chart]:
         ),
         Chart(
             "Precision and recall",
-            f"Average precision {average:.3f}. Of the {right + wrong:,} flagged pairs {precision:.1%} are truly "
-            f"wrong, and they are {recall:.1%} of all wrong ones.",
+            f"Average precision {average:.3f}. Of the {right + wrong:,} flagged pairs {percent(precision)} are truly "
+            f"wrong, and they are {percent(recall)} of all wrong ones.",
             "share of the wrong pairs found (recall)",
             "truly wrong among those (precision)",
             [
@@ -127,7 +129,7 @@ def calibration(
     return expected, actual, counts[full]
 
 
-def loss_chart(run: Run, name: str) -> Chart | None:
+def loss_chart(run: "Run", name: str) -> Chart | None:
     """The losses of a finished run's pairs with the two Gaussians that methods divide them by."""
     if not run.finished:
         return None
@@ -153,7 +155,7 @@ def loss_chart(run: Run, name: str) -> Chart | None:
     )
 
 
-def training_charts(runs: Mapping[str, Run]) -> list[Chart]:
+def training_charts(runs: "Mapping[str, Run]") -> list[Chart]:
     """Training loss, validation recall and how well wrong pairs are told apart, epoch by epoch."""
     histories = {name: run.metrics for name, run in runs.items()}
     histories = {name: history for name, history in histories.items() if history}
