@@ -16,6 +16,7 @@ from truepair.matchers import processes
 from truepair.matchers.alignment import AlignmentConfig, AlignmentMatcher, nodes_by_length
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.blocks import TextBlock, recomputed, score_matrix, score_pairs
+from truepair.matchers.encoders import with_constant_bias
 from truepair.matchers.kernels import EPS, ROUND_ROWS, Linear, l2norm, linear, short_softmax
 
 
@@ -133,7 +134,7 @@ class Filtration(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.attention = Linear(width, 1)
+        self.attention = with_constant_bias(Linear(width, 1))
         self.norm = nn.BatchNorm1d(1)
 
     def scores(self, nodes: Tensor) -> Tensor:
