@@ -83,6 +83,7 @@ def _chosen(words: Sequence[str], option: str) -> str:
 def train(options: Options) -> None:
     """Start or resume a run."""
     from truepair.training.fit import resume, start
+    from truepair.training.processes import speaks
 
     if options.resume is not None:
         run = resume(options.resume, quiet=options.json)
@@ -90,7 +91,8 @@ def train(options: Options) -> None:
         raise TruepairError("Name the data to train on, or a run to go on with: truepair train --resume RUN.")
     else:
         run = start(config_of(options), _folder(options), quiet=options.json)
-    emit(_summary(run), as_json=options.json)
+    if speaks():
+        emit(_summary(run), as_json=options.json)
 
 
 def config_of(options: Options) -> TrainConfig:

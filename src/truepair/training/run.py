@@ -47,7 +47,9 @@ class Run:
         path = self.folder / "metrics.jsonl"
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        # A line without its end is being written, or the process was killed while it was.
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     @property
     def finished(self) -> bool:
