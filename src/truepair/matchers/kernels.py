@@ -121,7 +121,7 @@ def aligned(regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tenso
     """linear(squared_distances) of every image with every word of a block, n x t x s.
 
     regions: n x k x d, zero where masked. words: t x d, texts laid end to end, one span per length.
-    weight: s x d. bias: s. Nothing of the size n x t x d outlives the call; the backward pass makes it again.
+    weight: s x d. bias: s. Of the large temporaries only n x k x t outlives the call, n x t x d is made again.
     """
     result: Tensor = _Aligned.apply(regions, words, spans, weight, bias)  # type: ignore[no-untyped-call]
     return result
@@ -132,55 +132,52 @@ class _Aligned(torch.autograd.Function):
     def forward(
         ctx: Any, regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tensor, bias: Tensor
     ) -> Tensor:
-        ctx.save_for_backward(regions, words, weight)
+        powers, norms = _attention(regions, words, spans)
+        ctx.save_for_backward(regions, words, weight, powers, norms)
         ctx.spans = spans
-        _, _, powers = _attention(regions, words, spans)
         contexts, _ = _contexts(powers, regions)
         return _product(contexts.sub_(words).square_(), weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        regions, words, weight = ctx.saved_tensors
-        scores, norms, powers = _attention(regions, words, ctx.spans)
+        regions, words, weight, powers, norms = ctx.saved_tensors
         contexts, lengths = _contexts(powers, regions)
         differences = contexts - words
 
-        of_outputs = gradient.flatten(0, 1)
-        of_bias = of_outputs.sum(dim=0)
-        of_weight = _product(of_outputs.T, differences.square().flatten(0, 1).T)
-        of_contexts = _product(gradient, weight.T).mul_(differences).mul_(2)
+        of_contexts = _product(gradient * 2, weight.T).mul_(differences)
         of_words = -of_contexts.sum(dim=0)
+        of_outputs = gradient.flatten(0, 1)
+        of_weight = _product(of_outputs.T, differences.square_().flatten(0, 1).T)
         # Through the unit length: only what is at right angles to the context passes.
         along = (contexts * of_contexts).sum(dim=-1, keepdim=True)
         of_contexts = of_contexts.sub_(contexts.mul_(along)).div_(lengths)
 
         of_regions = powers @ of_contexts
-        of_scores = (regions @ of_contexts.mT).mul_(powers).mul_(SMOOTH)
-        unit = powers.log_().div_(SMOOTH)
+        of_scores = (regions @ of_contexts.mT).mul_(powers)
+        attention = powers.log()
         for span in ctx.spans:
-            part = _by_text(of_scores, span)
-            direction = _by_text(unit, span)
+            # Through the softmax's temperature and the unit length over the words of each text.
+            part, direction = _by_text(of_scores, span), _by_text(attention, span) / SMOOTH
             norm = norms[..., span.texts, None]
             along = (direction * part).sum(dim=-1, keepdim=True) * (norm / (norm - EPS).clamp_min(EPS**2))
-            part.sub_(direction * along).div_(norm)
-        of_scores = torch.where(scores > 0, of_scores, of_scores * SLOPE)
+            part.sub_(direction * along).mul_(SMOOTH / norm)
+        of_scores = torch.where(attention > 0, of_scores, of_scores * SLOPE)
         of_regions += _product(of_scores, words.T)
         of_words += _product(of_scores.flatten(0, 1).T, regions.flatten(0, 1).T)
-        return of_regions, of_words, None, of_weight, of_bias
+        return of_regions, of_words, None, of_weight, of_outputs.sum(dim=0)
 
 
-def _attention(regions: Tensor, words: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor, Tensor]:
-    """Raw scores n x k x t, their norms over each text n x k x texts, and exp(smoothed) attention n x k x t."""
-    scores = _product(regions, words)
-    powers = F.leaky_relu(scores, SLOPE)
+def _attention(regions: Tensor, words: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+    """exp(smoothed attention), n x k x t, and the norms of the scores over each text, n x k x texts."""
+    powers = F.leaky_relu(_product(regions, words), SLOPE)
     norms = []
     for span in spans:
         part = _by_text(powers, span)
         norm = torch.linalg.vector_norm(part, dim=-1) + EPS
         part.div_(norm[..., None])
         norms.append(norm)
-    return scores, torch.cat(norms, dim=-1), powers.mul_(SMOOTH).exp_()
+    return powers.mul_(SMOOTH).exp_(), torch.cat(norms, dim=-1)
 
 
 def _by_text(x: Tensor, span: Span) -> Tensor:
