@@ -38,7 +38,8 @@ class NCR(Method):
     separate_predictions: bool = False
     """Predict labels in a pass of their own in evaluation mode, as published; else the step's own scores serve."""
     published_broadcast: bool = False
-    """Labels of clean pairs as the n x n matrix the published loop forms, instead of one per pair."""
+    """Labels as the published loop shapes them, n x n for clean pairs and n x 1 for noisy ones, so that the margin
+    of a pair depends on which negative it meets; instead of one label per pair."""
 
     def wants_sweep(self, clock: Clock) -> bool:
         """Only a division needs one."""
@@ -53,6 +54,8 @@ class NCR(Method):
     ) -> None:
         """Step 2: a two-component Gaussian mixture of each network's losses."""
         divide_each(sweeps, ledger, division or gaussian_division, self.threshold)
+        # What is believed of pairs that no step of this epoch reaches.
+        ledger.correspondence.copy_(ledger.clean.flip(0))
 
     def streams(self, ledger: Ledger, network: int, clock: Clock) -> list[Stream]:
         """Each network learns from what the other one calls clean, and later also from the rest."""
@@ -83,4 +86,4 @@ class NCR(Method):
         (peer,) = step.others()
         label = ncr_noisy_targets(own, adaptive_prediction(peer.constant, self.margin))
         ledger.correspondence[step.network, step.pairs] = label.cpu()
-        return label
+        return label[:, None] if self.published_broadcast else label
