@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from truepair.beliefs.share import mismatched_share
+from truepair.beliefs.share import Kind, mismatched_share
 from truepair.errors import TruepairError
 
 Array = NDArray[np.float64]
@@ -49,10 +49,16 @@ def rank_in_null(scores: Array, null_scores: Array) -> Array:
     return np.asarray(below / (2 * len(ordered)), dtype=np.float64)
 
 
-def flag(probability: Array, error_rate: float) -> NDArray[np.bool_]:
-    """The pairs to call mismatched: each of them wrongly with a probability of at most error_rate."""
+def flag(probability: Array, error_rate: float, kind: Kind = "random") -> NDArray[np.bool_]:
+    """The pairs to call mismatched: each of them wrongly with a probability of at most error_rate.
+
+    kind: of the noise, as `estimate_share` finds it. None are flagged where the data as a whole shows no sign of
+    mismatches, or where the scores can hardly tell given pairs from random ones.
+    """
     if not 0 < error_rate < 1:
         raise TruepairError(f"The error rate must lie between 0 and 1; it is {error_rate}.")
+    if kind in ("none", "undecided"):
+        return np.zeros(len(probability), dtype=np.bool_)
     return np.asarray(probability >= 1.0 - error_rate)
 
 

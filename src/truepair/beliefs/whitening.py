@@ -34,7 +34,7 @@ class Axes:
         """The axes of vectors that come in blocks, n x d; they are gone through twice."""
         sums = [(len(block), block.sum(0, dtype=np.float64)) for block in blocks]
         center = sum(total for _, total in sums) / sum(count for count, _ in sums)
-        moments = reduce(add, (Moments.of(unit(block - center)) for block in again))
+        moments = reduce(add, (Moments.of(unit(block - center.astype(np.float32))) for block in again))
         variances, vectors = np.linalg.eigh(moments.covariance)
         kept = slice(None, -min(WIDTH, len(variances)) - 1, -1)
         average = max(float(variances[kept].mean()), 1e-12)
@@ -45,9 +45,12 @@ class Axes:
             np.maximum(variances[kept] / average, 0.0),
         )
 
-    def __call__(self, vectors: NDArray[Any]) -> Vectors:
-        """Coordinates of raw vectors, n x w, with unit variance on average."""
-        return np.asarray((unit(vectors - self.center) - self.middle).astype(np.float32) @ self.vectors)
+    def __call__(self, vectors: Vectors, directions: Vectors | None = None) -> Vectors:
+        """Coordinates of raw vectors, n x w with unit variance on average; along these directions (w x r) if given."""
+        # Composed first: the directions are few, and the vectors may be very many.
+        along = self.vectors if directions is None else self.vectors @ directions
+        centred = unit(vectors - self.center.astype(np.float32)) - self.middle.astype(np.float32)
+        return np.asarray(centred @ along, dtype=np.float32)
 
 
 def unit(vectors: NDArray[Any]) -> NDArray[Any]:

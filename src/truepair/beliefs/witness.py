@@ -52,13 +52,13 @@ class Witness:
 
     def image_codes(self, pairs: Pairs, rows: Index, model: int) -> Vectors:
         """Codes of the images in these rows under one model."""
-        parts = [self.images(pooled(pairs, block)) @ self.models[model].images for block in _blocks(rows)]
+        parts = [self.images(pooled(pairs, block), self.models[model].images) for block in _blocks(rows)]
         return np.concatenate(parts)
 
     def text_codes(self, pairs: Pairs, rows: Index, model: int) -> Vectors:
         """Codes of the texts in these rows under one model."""
         parts = [
-            self.texts(text_vectors(pairs, block, self.basis)) @ self.models[model].texts
+            self.texts(text_vectors(pairs, block, self.basis), self.models[model].texts)
             for block in _blocks(rows)
         ]
         return np.concatenate(parts)
