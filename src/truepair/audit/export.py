@@ -1,6 +1,7 @@
 """Writing a chosen part of a data set in the layout it came in. Feature files are linked, not copied."""
 
 import json
+import math
 import os
 import shutil
 import uuid
@@ -17,7 +18,6 @@ from truepair import __version__
 from truepair.errors import DataError
 from truepair.files import replaced_when_written
 from truepair.pairs.core import Pairs
-from truepair.pairs.features import open_array
 from truepair.pairs.manifest import TABLE_SUFFIXES, read_settings, read_table
 
 MADE_BY = f"truepair {__version__} audit"
@@ -212,11 +212,8 @@ def _bring_other_splits(source: Path, folder: Path, parts: Sequence[str], own: S
 
 def _rows_in_file(pairs: Pairs) -> int:
     """How many rows of the feature file an image stands for: some files repeat it for each of its captions."""
-    return len(open_array(pairs.provenance.sources[0].path)) // pairs.n_images if _in_folder(pairs) else 1
-
-
-def _in_folder(pairs: Pairs) -> bool:
-    return pairs.provenance.layout in ("precomputed", "embeddings")
+    images = pairs.images
+    return max(1, images.strides[0] // (images.itemsize * math.prod(images.shape[1:])))
 
 
 def _relative(picture: str, folder: Path) -> str | None:

@@ -61,15 +61,25 @@ def with_pictures(suspects: pl.DataFrame, folder: Path, *, stored: bool) -> pl.D
 
 def reload_pairs(audit: Audit) -> Pairs:
     """The pairs that were audited, read again. Data that has changed since is refused."""
-    asked = audit.summary["load"]
-    pairs = load_pairs(asked["path"], **{name: value for name, value in asked.items() if name != "path"})
+    pairs = pairs_of(audit.summary["load"])
     if list(pairs.ids) != audit.suspects["pair_id"].to_list():
         raise DataError(
-            asked["path"],
+            pairs.provenance.sources[0].path,
             f"these are not the pairs that were audited in {audit.folder}.",
             "Run `truepair audit` again.",
         )
     return pairs
+
+
+def pairs_of(load: Mapping[str, Any]) -> Pairs:
+    """The pairs that a summary's `load` names: arguments of load_pairs, or the run whose training pairs they are."""
+    if "run" not in load:
+        return load_pairs(load["path"], **{name: value for name, value in load.items() if name != "path"})
+    from truepair.training.config import TrainConfig
+    from truepair.training.fit import training_pairs
+    from truepair.training.run import Run
+
+    return training_pairs(TrainConfig.from_json(Run(Path(load["run"])).config["config"]))
 
 
 def chosen_pairs(

@@ -32,8 +32,8 @@ def score_charts(summary: Mapping[str, Any], suspects: pl.DataFrame) -> list[Cha
         charts.append(
             Chart(
                 "Scores",
-                f"The given pairs (bars) are taken apart into {percent(share)} random re-pairings (dashed), whose scores "
-                "are known because re-pairings can be made at will, and the rest: true pairs (line).",
+                f"The given pairs (bars) are taken apart into {percent(share)} random re-pairings (dashed), whose "
+                "scores are known because re-pairings can be made at will, and the rest: true pairs (line).",
                 "score: how well picture and text agree",
                 "share of the pairs",
                 [

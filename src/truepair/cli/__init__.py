@@ -17,6 +17,8 @@ VERBS = {
     "inspect": "What is in a data set, and what is wrong with it",
     "train": "Train a matcher on pairs that cannot be trusted, with any of the methods",
     "evaluate": "Recalls of a run's networks, and how well it tells wrong pairs apart",
+    "audit": "Which pairs are wrong, how many, and what fits them better: table, report, clean data",
+    "review": "Decide about an audit's suspects, one key each",
     "matchers": "The matchers, and what each of them needs",
     "methods": "The methods, with their papers' values",
 }

@@ -51,7 +51,7 @@ def inspect(
             load_pairs(
                 data,
                 name,
-                noise=_ratio_or_file(noise) if name == noisy else None,
+                noise=ratio_or_file(noise) if name == noisy else None,
                 noise_seed=noise_seed,
                 noise_protocol=noise_protocol,
                 skip_empty=skip_empty,
@@ -65,7 +65,8 @@ def inspect(
     emit(content, as_json=json, shown=None if json else _shown(data, summaries))
 
 
-def _ratio_or_file(noise: str | None) -> float | Path | None:
+def ratio_or_file(noise: str | None) -> float | Path | None:
+    """What --noise means: a number is a ratio, anything else a file."""
     if noise is None:
         return None
     try:

@@ -1,0 +1,73 @@
+"""What an audit finds about every pair and about all of them, whichever scores it was made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truepair.beliefs.share import Kind, NoiseShare
+
+Vector = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """The best other partner of every pair. rows: n, -1 where there is none. confidence: n, in [0, 1]."""
+
+    rows: Rows
+    confidence: Vector
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """Whether the mismatches look like random re-pairings, as the audit takes them to be. says: in a sentence.
+
+    slope: how unevenly the null's lower half is found among the given scores; near 0 for random mismatches.
+    """
+
+    kind: Kind
+    says: str
+    slope: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class AuditResult:
+    """Verdicts about n pairs.
+
+    scores: n, how well each pair agrees. null_scores: m, of random re-pairings under the same models.
+    match_score: n, in [0, 1], rises with the score. mismatch_probability: n, calibrated. is_mismatch: n bools at
+    the error rate. share: of mismatched pairs, with its 95 % interval. other_text: for every pair, the row of the
+    pair whose text suits the image best. other_image: the image row that suits its text best. unsupported: words of
+    each text that nothing in the picture supports.
+    """
+
+    scores: Vector
+    null_scores: Vector
+    match_score: Vector
+    mismatch_probability: Vector
+    is_mismatch: NDArray[np.bool_]
+    share: float
+    interval: tuple[float, float]
+    diagnostic: Diagnostic
+    other_text: Proposals
+    other_image: Proposals
+    unsupported: Sequence[Sequence[str]]
+    error_rate: float
+
+
+def diagnostic(noise: NoiseShare) -> Diagnostic:
+    """What the estimate of the share says about the kind of the mismatches, in words."""
+    return Diagnostic(noise.kind, _SAYS[noise.kind], noise.slope)
+
+
+_SAYS: dict[Kind, str] = {
+    "none": "The scores are those of true pairs: there is no sign of mismatches beyond a few.",
+    "random": "The mismatches look like random ones, as this audit takes them to be.",
+    "structured": "The mismatches do not look like random ones: many wrong pairs seem to be similar to right ones, as "
+    "when captions of like pictures were swapped. Then there are more of them than estimated, and those are harder "
+    "to find.",
+    "undecided": "The scores can hardly tell the given pairs from random ones. Either almost all are mismatched, or "
+    "the features say too little about the texts; the share is not to be trusted.",
+}
