@@ -172,6 +172,19 @@ def test_half_precision_features_are_accepted(matcher, batch):
     torch.testing.assert_close(half.vectors, full.vectors, **EXACT)
 
 
+def test_mixed_precision_is_close_and_learns(matcher, batch, similarity):
+    rows, columns = torch.tensor([0, 1, 5]), torch.tensor([2, 8, 0])
+    with torch.autocast("cpu", torch.bfloat16):
+        codes = batch.codes(matcher.train(False))
+        matrix, pairs = matcher.similarity(*codes), matcher.pair_similarity(*codes, rows, columns)
+    assert (matrix.float() - similarity).abs().mean() < 0.02
+    assert (pairs.float() - similarity[rows, columns]).abs().mean() < 0.02
+    with torch.autocast("cpu", torch.bfloat16):
+        matrix = matcher.train().logits(*batch.codes(matcher))
+    matrix.float().tanh().sum().backward()
+    assert all(p.grad.isfinite().all() for p in matcher.parameters())
+
+
 def test_an_image_without_regions_is_an_error(matcher, batch):
     mask = batch.mask.clone()
     mask[3] = False

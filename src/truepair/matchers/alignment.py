@@ -10,7 +10,7 @@ from truepair.errors import TruepairError
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
 from truepair.matchers.blocks import TextBlock, image_blocks
 from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over, with_constant_bias
-from truepair.matchers.kernels import Linear, aligned, l2norm, squared_distances
+from truepair.matchers.kernels import Linear, aligned, exactly, l2norm, squared_distances
 
 RegionNorm = Literal["layer", "slot"]
 
@@ -119,7 +119,8 @@ class AlignmentMatcher(Matcher):
 
     def pair_alignments(self, images: ImageCodes, texts: TextCodes) -> Tensor:
         """Alignment vectors of image p with text p, all texts of one length, the global one first: p x (t + 1) x s."""
-        local = l2norm(self.word_alignment(squared_distances(images.regions, texts.words)))
+        with exactly(images.regions):
+            local = l2norm(self.word_alignment(squared_distances(images.regions, texts.words)))
         return torch.cat([self._global(images.vectors, texts.vectors)[:, None], local], dim=1)
 
     def _global(self, images: Tensor, texts: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from truepair.losses.precision import full_precision
+
 # oneDNN multiplies fp32 matrices two to three times faster than the library torch calls by default on many
 # processors (measured: 220 against 75 GFlop/s). torch offers it for fp32 only through this operator. It compiles
 # for every new shape (1 to 10 ms), so it serves large products only, and callers round their shapes.
@@ -23,8 +25,14 @@ EPS = 1e-8
 
 def l2norm(x: Tensor, eps: float = EPS) -> Tensor:
     """The last axis at unit length. eps stands outside the root, as published; zeros stay zeros."""
+    x = full_precision(x)
     length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / (length + eps)
+
+
+def exactly(x: Tensor) -> torch.autocast:
+    """Full precision under autocast too, for attention: its norm over the words magnifies rounding errors."""
+    return torch.autocast(x.device.type, enabled=False)
 
 
 class Linear(nn.Linear):
@@ -109,8 +117,8 @@ def squared_distances(regions: Tensor, words: Tensor) -> Tensor:
 
     regions: p x k x d, zero where masked. words: p x t x d, texts of one length.
     """
-    scores = F.leaky_relu(regions @ words.mT, SLOPE)
-    scores = l2norm(scores)
+    regions, words = full_precision(regions), full_precision(words)
+    scores = l2norm(F.leaky_relu(regions @ words.mT, SLOPE))
     # Zero regions add nothing to a context, and unit length removes the softmax's denominator: neither the
     # mask nor the sum over regions is needed.
     contexts = (scores * SMOOTH).exp().mT @ regions
@@ -123,7 +131,10 @@ def aligned(regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tenso
     regions: n x k x d, zero where masked. words: t x d, texts laid end to end, one span per length.
     weight: s x d. bias: s. Of the large temporaries only n x k x t outlives the call, n x t x d is made again.
     """
-    result: Tensor = _Aligned.apply(regions, words, spans, weight, bias)  # type: ignore[no-untyped-call]
+    with exactly(regions):
+        result: Tensor = _Aligned.apply(  # type: ignore[no-untyped-call]
+            full_precision(regions), full_precision(words), spans, weight, bias
+        )
     return result
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.blocks import TextBlock, recomputed, score_matrix, score_pairs
 from truepair.matchers.encoders import RegionEncoder, WordEncoder, mean_over
-from truepair.matchers.kernels import EPS, SLOPE, Span, l2norm, linear
+from truepair.matchers.kernels import EPS, SLOPE, Span, exactly, l2norm, linear
 
 Direction = Literal["t2i", "i2t"]
 Aggregation = Literal["lse", "mean", "max", "sum"]
@@ -86,16 +86,18 @@ class SCAN(Matcher):
         """The published score of the listed pairs."""
 
         def score(images: ImageCodes, texts: TextCodes, _: Tensor) -> Tensor:
-            scores = (images.regions @ texts.words.mT)[:, :, None]
-            word_products = (texts.words @ texts.words.mT)[:, None]
-            return self._score(scores, images, texts.words[:, None], word_products).squeeze(1)
+            with exactly(images.regions):
+                scores = (images.regions @ texts.words.mT)[:, :, None]
+                word_products = (texts.words @ texts.words.mT)[:, None]
+                return self._score(scores, images, texts.words[:, None], word_products).squeeze(1)
 
         return score_pairs(images, texts, rows, columns, score)
 
     def _score_block(self, images: ImageCodes, block: TextBlock) -> Tensor:
-        scores = linear(images.regions, block.words)
-        parts = [self._score_span(scores, images, block.words, span) for span in block.spans]
-        return torch.cat(parts, dim=1)
+        with exactly(images.regions):
+            scores = linear(images.regions, block.words)
+            parts = [self._score_span(scores, images, block.words, span) for span in block.spans]
+            return torch.cat(parts, dim=1)
 
     def _score_span(self, scores: Tensor, images: ImageCodes, words: Tensor, span: Span) -> Tensor:
         n, k, _ = scores.shape

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from truepair.losses.precision import full_precision
 from truepair.matchers import processes
 from truepair.matchers.alignment import AlignmentConfig, AlignmentMatcher, nodes_by_length
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.blocks import TextBlock, recomputed, score_matrix, score_pairs
 from truepair.matchers.encoders import with_constant_bias
-from truepair.matchers.kernels import EPS, ROUND_ROWS, Linear, l2norm, linear, short_softmax
+from truepair.matchers.kernels import EPS, ROUND_ROWS, Linear, exactly, l2norm, linear, short_softmax
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class Filtration(nn.Module):
 
     def scores(self, nodes: Tensor) -> Tensor:
         """nodes: ... x t x s. Returns ... x t, before the norm."""
-        scores: Tensor = self.attention(nodes)
+        with exactly(nodes):  # they go into a batch norm's statistics
+            scores: Tensor = self.attention(full_precision(nodes))
         return scores.squeeze(-1)
 
     def forward(self, nodes: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

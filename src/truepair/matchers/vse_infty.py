@@ -87,8 +87,9 @@ class ImageEncoder(nn.Module):
         if mask is None or (self.training and self.padding_in_statistics):
             codes = self._rows(regions.flatten(0, 1)).view(*regions.shape[:2], -1)
             return codes if mask is None else codes.masked_fill(~mask[..., None], 0)
-        codes = regions.new_zeros(*regions.shape[:2], self.fc.out_features)
-        return codes.masked_scatter(mask[..., None], self._rows(regions[mask]))
+        rows = self._rows(regions[mask])
+        codes = rows.new_zeros(*regions.shape[:2], rows.shape[1])
+        return codes.masked_scatter(mask[..., None], rows)
 
     def _rows(self, rows: Tensor) -> Tensor:
         hidden = F.relu(self.norm(linear(rows, self.hidden.weight, self.hidden.bias)))
