@@ -64,8 +64,12 @@ def test_labels_and_losses_equal_the_published_sequence(oracle, oracle_settings,
         loss = method.loss(batch.step(clock, pairs), ledger).mean()
         torch.testing.assert_close(loss, recorded["total_loss"][here], rtol=1e-5, atol=1e-6)
         loss.backward()
-        torch.testing.assert_close(batch.matcher.matrix.grad, recorded["grad_sims"][here], rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(ledger.correspondence[0], recorded["label_store_full_after"][here], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            batch.matcher.matrix.grad, recorded["grad_sims"][here], rtol=1e-4, atol=1e-6
+        )
+        torch.testing.assert_close(
+            ledger.correspondence[0], recorded["label_store_full_after"][here], rtol=1e-5, atol=1e-6
+        )
 
 
 def test_without_correction_labels_stay_as_they_were(batch, make_ledger, later):

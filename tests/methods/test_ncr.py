@@ -24,12 +24,15 @@ def prediction(similarity, margin=0.2):
 
 
 def margin_of(label, form="exponential", alpha=0.2, base=10):
-    return alpha * {
-        "exponential": (base**label - 1) / (base - 1),
-        "linear": label,
-        "sine": (np.sin(np.pi * label - np.pi / 2) + 1) / 2,
-        "hard": 1,
-    }[form]
+    return (
+        alpha
+        * {
+            "exponential": (base**label - 1) / (base - 1),
+            "linear": label,
+            "sine": (np.sin(np.pi * label - np.pi / 2) + 1) / 2,
+            "hard": 1,
+        }[form]
+    )
 
 
 def soft_triplet(similarity, margins):
@@ -49,7 +52,9 @@ def test_clean_pairs_mix_the_others_belief_with_the_own_prediction(batch, make_l
     w = ledger.clean[1].tolist()
     labels = [w[i] + (1 - w[i]) * own[i] for i in range(9)]
     loss = NCR(soft_margin=form).loss(batch.step(later, network=0, stream="clean"), ledger)
-    assert loss.tolist() == pytest.approx(soft_triplet(batch.similarity, [margin_of(y, form) for y in labels]), abs=1e-5)
+    assert loss.tolist() == pytest.approx(
+        soft_triplet(batch.similarity, [margin_of(y, form) for y in labels]), abs=1e-5
+    )
     assert ledger.correspondence[0].tolist() == pytest.approx(labels, abs=1e-5)
 
 
@@ -59,7 +64,9 @@ def test_noisy_pairs_take_the_mean_of_both_predictions(batch, make_ledger, later
     both = zip(prediction(batch.similarity), prediction(batch.peer), strict=True)
     labels = [(a + b) / 2 for a, b in both]
     loss = NCR().loss(batch.step(later, network=1, stream="noisy"), ledger)
-    assert loss.tolist() == pytest.approx(soft_triplet(batch.similarity, [margin_of(y) for y in labels]), abs=1e-5)
+    assert loss.tolist() == pytest.approx(
+        soft_triplet(batch.similarity, [margin_of(y) for y in labels]), abs=1e-5
+    )
     assert ledger.correspondence[1].tolist() == pytest.approx(labels, abs=1e-5)
     assert torch.equal(ledger.correspondence[0], kept)
 
@@ -89,7 +96,9 @@ def test_the_warm_up_has_the_published_loss(recorded, make_batch, warming_up):
     torch.testing.assert_close(loss.sum(), recorded["warmup"], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("form", "name"), [("exponential", "exponential"), ("linear", "linear"), ("sine", "sin")])
+@pytest.mark.parametrize(
+    ("form", "name"), [("exponential", "exponential"), ("linear", "linear"), ("sine", "sin")]
+)
 @pytest.mark.parametrize(("stream", "labels"), [("clean", "targetsBxB"), ("noisy", "unl")])
 def test_published_labels_give_the_published_loss(recorded, make_batch, later, form, name, stream, labels):
     values = {"published_broadcast": True, "soft_margin": form}
@@ -97,7 +106,11 @@ def test_published_labels_give_the_published_loss(recorded, make_batch, later, f
     torch.testing.assert_close(loss.sum(), recorded[f"train_hard_{name}_{labels}"], rtol=1e-5, atol=1e-6)
     loss.sum().backward()
     torch.testing.assert_close(matrix.grad, recorded[f"train_hard_{name}_{labels}_grad"], atol=1e-6, rtol=0)
-    published = recorded["targets_labelled_BxB"].diagonal() if stream == "clean" else recorded["targets_unlabelled"][:, 0]
+    published = (
+        recorded["targets_labelled_BxB"].diagonal()
+        if stream == "clean"
+        else recorded["targets_unlabelled"][:, 0]
+    )
     torch.testing.assert_close(ledger.correspondence[0], published, rtol=1e-5, atol=1e-6)
 
 
@@ -122,7 +135,9 @@ def test_each_network_learns_from_the_others_division(make_ledger, later):
     assert clean.pairs.tolist() == [i for i in range(8) if ledger.partition[0, i] == CLEAN]
 
 
-@pytest.mark.parametrize(("epoch", "streams"), [(-1, ["all"]), (0, ["clean"]), (1, ["clean"]), (2, ["clean", "noisy"])])
+@pytest.mark.parametrize(
+    ("epoch", "streams"), [(-1, ["all"]), (0, ["clean"]), (1, ["clean"]), (2, ["clean", "noisy"])]
+)
 def test_noisy_pairs_come_in_after_half_of_the_epochs(make_ledger, epoch, streams):
     clock = Clock(epoch=epoch + 1, piece=0, epoch_in_piece=epoch, pieces=(4,))
     assert [stream.name for stream in NCR().streams(make_ledger(), 0, clock)] == streams

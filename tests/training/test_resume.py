@@ -102,7 +102,7 @@ def test_killed_runs_end_as_if_nothing_had_happened(ended):
     assert sorted(path.name for path in killed.beliefs_folder().iterdir()) == history
     for name in history:
         assert (killed.beliefs_folder() / name).read_bytes() == (whole.beliefs_folder() / name).read_bytes()
-    assert not [path for path in killed.folder.rglob(".*")], "half-written files were left behind"
+    assert not list(killed.folder.rglob(".*")), "half-written files were left behind"
 
 
 def test_the_command_line_goes_on_after_a_kill(tiny_data, tmp_path):

@@ -16,7 +16,6 @@ from truepair.methods.registry import find_method
 from truepair.training import fit, loop
 from truepair.training.schedule import Schedule
 
-
 TRAIN = loop.Trainer.train
 
 
