@@ -137,7 +137,7 @@ def test_noisy_pairs_train_no_relations(batch, ledger, later):
 
 def test_a_matcher_without_parts_is_refused(make_batch, ledger, later):
     batch = make_batch(parts=False)
-    with pytest.raises(TruepairError, match="one vector.*sgr"):
+    with pytest.raises(TruepairError, match=r"one vector.*sgr"):
         ReCon().loss(batch.step(later), ledger)
     with pytest.raises(TruepairError, match="one vector"):
         ReCon().sweep(batch.scores())

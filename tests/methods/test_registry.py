@@ -27,7 +27,7 @@ def method(request) -> Method:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(TruepairError, match="no method 'ncl'.*gsl.*plain"):
+    with pytest.raises(TruepairError, match=r"no method 'ncl'.*gsl.*plain"):
         find_method("ncl")
 
 
