@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import logsumexp
 
 from truepair.beliefs.canonical import Agreement
-from truepair.beliefs.null import mismatch_probability
 from truepair.beliefs.witness import Witness
 from truepair.pairs.core import Pairs
 
@@ -16,86 +17,117 @@ Vector = NDArray[np.float64]
 COMPARISONS = 2e9
 """Agreements to look at, at most. Larger data get proposals for the strongest suspects only."""
 ENOUGH = 50
-"""Pairs of a kind needed to learn how the best other partners score."""
+"""Matched pairs needed to learn from how often a best partner is the right one."""
 _BLOCK = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """The best other partner of every pair. rows: n, -1 where none was looked for. scores: n, -inf there."""
+class Contest:
+    """The best other partner of every pair against all others and against the given one.
+
+    rows: n, the best other partner, -1 where none was looked for. best: n, its score. others: n, the log of the sum
+    of the exponentials of all other partners' scores. given: n, the score of the given partner.
+    """
 
     rows: Index
-    scores: Vector
+    best: Vector
+    others: Vector
+    given: Vector
+
+    @classmethod
+    def empty(cls, n: int) -> "Contest":
+        """A contest in which nobody has been looked at."""
+        return cls(np.full(n, -1, dtype=np.int64), *(np.full(n, -np.inf) for _ in range(3)))
 
 
-def best_partners(pairs: Pairs, witness: Witness, probability: Vector) -> tuple[Best, Best]:
+def contests(pairs: Pairs, witness: Witness, probability: Vector) -> tuple[Contest, Contest]:
     """For every pair the best other text of its image, and the best other image of its text.
 
-    Each is chosen by the model that knows neither this image nor its texts. probability: n, of being mismatched;
-    the strongest suspects come first where the data are too large to look at all.
+    Each is scored by the model that knows neither this image nor its texts. probability: n, of being mismatched; the
+    strongest suspects come first where the data are too large to look at all.
     """
     most = int(COMPARISONS // max(pairs.n_images, len(pairs)))
     asked = np.argsort(-probability, kind="stable")[: max(most, 1)]
-    texts, images = (
-        Best(np.full(len(pairs), -1, dtype=np.int64), np.full(len(pairs), -np.inf)) for _ in range(2)
-    )
+    texts, images = Contest.empty(len(pairs)), Contest.empty(len(pairs))
     fold = witness.fold[pairs.image_of]
-    paired, place = np.unique(pairs.image_of, return_inverse=True)
     for k in range(len(witness.models)):
         rows = np.sort(asked[fold[asked] == k])
         if not len(rows):
             continue
         image_codes = witness.image_codes(pairs, np.arange(pairs.n_images), k)
         text_codes = witness.text_codes(pairs, np.arange(len(pairs)), k)
-        by_text = Agreement(image_codes, text_codes[rows])
-        _best_images(by_text, pairs.image_of[rows], rows, images)
-        by_image = Agreement(text_codes, image_codes[paired[np.unique(place[rows])]])
-        _best_texts(by_image, place, np.unique(place[rows]), rows, texts)
+        own = pairs.image_of[rows]
+        _best_images(Agreement(image_codes, text_codes[rows]), own, rows, images)
+        held, place = np.unique(own, return_inverse=True)
+        _best_texts(Agreement(text_codes, image_codes[held]), held, place, rows, pairs.image_of, texts)
     return texts, images
 
 
-def _best_images(agreement: Agreement, own: Index, rows: Index, found: Best) -> None:
+def proposal_confidence(contest: Contest, probability: Vector) -> Vector:
+    """How sure it is that each pair is wrong and its best other partner right, n.
+
+    Learnt from the matched pairs, whose right partner is known: had the given partner lain among all the others,
+    would it have come out first, and how far ahead of them was the first? Takes for granted that the right partner
+    is among the data.
+    """
+    there = contest.rows >= 0
+    matched = there & (probability < 0.5)
+    confidence = np.zeros(len(probability))
+    if matched.sum() < ENOUGH:
+        return confidence
+    won = contest.given[matched] > contest.best[matched]
+    first = np.maximum(contest.given[matched], contest.best[matched])
+    lead = first - np.logaddexp(contest.others[matched], contest.given[matched])
+    order = np.argsort(lead, kind="stable")
+    weights = 1 - probability[matched][order]
+    chance = isotonic_regression(won[order].astype(np.float64), weights=weights, increasing=True).x
+    found = np.interp(
+        (contest.best - contest.others)[there], lead[order], np.asarray(chance, dtype=np.float64)
+    )
+    confidence[there] = found * probability[there]
+    return confidence
+
+
+def _best_images(agreement: Agreement, own: Index, rows: Index, contest: Contest) -> None:
+    """agreement: of the texts of these rows with all images. own: the given image of each row."""
     for start in range(0, len(rows), _BLOCK):
         part = np.arange(start, min(start + _BLOCK, len(rows)))
         scores = agreement.all(part)
-        scores[np.arange(len(part)), own[part]] = -np.inf
-        best = scores.argmax(1)
-        found.rows[rows[part]] = best
-        found.scores[rows[part]] = scores[np.arange(len(part)), best]
+        line = np.arange(len(part))
+        contest.given[rows[part]] = scores[line, own[part]]
+        scores[line, own[part]] = -np.inf
+        _enter(contest, rows[part], scores, line)
 
 
-def _best_texts(agreement: Agreement, place: Index, images: Index, rows: Index, found: Best) -> None:
-    """images: the distinct images of the rows, as places among the paired ones."""
-    order = np.argsort(place, kind="stable")
-    first = np.searchsorted(place[order], images, side="left")
-    last = np.searchsorted(place[order], images, side="right")
-    best, best_score = np.zeros(len(images), dtype=np.int64), np.zeros(len(images))
-    for start in range(0, len(images), _BLOCK):
-        part = np.arange(start, min(start + _BLOCK, len(images)))
+def _best_texts(
+    agreement: Agreement, held: Index, place: Index, rows: Index, image_of: Index, contest: Contest
+) -> None:
+    """agreement: of the held images with all texts. place: of the image of each row among them."""
+    order = np.argsort(image_of, kind="stable")
+    ends = (
+        np.searchsorted(image_of[order], held, side="left"),
+        np.searchsorted(image_of[order], held, "right"),
+    )
+    by_place = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[by_place], np.arange(len(held) + 1))
+    for start in range(0, len(held), _BLOCK):
+        part = np.arange(start, min(start + _BLOCK, len(held)))
         scores = agreement.all(part)
-        for line, image in enumerate(part):
-            scores[line, order[first[image] : last[image]]] = -np.inf
-        best[part] = scores.argmax(1)
-        best_score[part] = scores.max(1)
-    at = np.searchsorted(images, place[rows])
-    there = np.isfinite(best_score[at])
-    found.rows[rows] = np.where(there, best[at], -1)
-    found.scores[rows] = best_score[at]
+        mine = by_place[starts[part[0]] : starts[part[-1] + 1]]
+        line = place[mine] - start
+        contest.given[rows[mine]] = scores[line, rows[mine]]
+        for at, image in enumerate(part):
+            scores[at, order[ends[0][image] : ends[1][image]]] = -np.inf
+        _enter(contest, rows[mine], scores, line)
 
 
-def proposal_confidence(best: Best, probability: Vector) -> Vector:
-    """How sure it is that each pair is wrong and its best other partner right, n.
-
-    The best other partner of a matched pair is wrong: their scores are a null. How much better the best other
-    partners of mismatched pairs score tells how many of those are right, and which.
-    """
-    there = best.rows >= 0
-    wrong, right = there & (probability > 0.9), there & (probability < 0.1)
-    confidence = np.zeros(len(probability))
-    if min(wrong.sum(), right.sum()) < ENOUGH:
-        return confidence
-    by_chance = mismatch_probability(best.scores[wrong], best.scores[right])
-    order = np.argsort(best.scores[wrong], kind="stable")
-    found = 1.0 - np.interp(best.scores[there], best.scores[wrong][order], by_chance[order])
-    confidence[there] = found * probability[there]
-    return confidence
+def _enter(contest: Contest, rows: Index, scores: NDArray[np.float32], line: Index) -> None:
+    """Write down the best and the sum of each line of scores for the pairs of these rows."""
+    best = scores.argmax(1)
+    highest = scores[np.arange(len(scores)), best]
+    there = np.isfinite(highest)
+    total = np.full(len(scores), -np.inf)
+    total[there] = logsumexp(scores[there], axis=1)
+    contest.rows[rows] = np.where(there, best, -1)[line]
+    contest.best[rows] = highest[line]
+    contest.others[rows] = total[line]

@@ -1,24 +1,27 @@
 """The quick audit: which pairs are wrong, from the data alone, in seconds."""
 
 from truepair.audit.evidence import unsupported_words
-from truepair.audit.proposals import best_partners, proposal_confidence
+from truepair.audit.proposals import contests, proposal_confidence
 from truepair.audit.result import AuditResult, Proposals, diagnostic
 from truepair.beliefs.null import flag, mismatch_probability, rank_in_null
 from truepair.beliefs.share import estimate_share
-from truepair.beliefs.witness import hear
+from truepair.beliefs.witness import Testimony, hear
 from truepair.pairs.core import Pairs
 
 
-def quick_audit(pairs: Pairs, *, error_rate: float = 0.05, seed: int = 0) -> AuditResult:
+def quick_audit(
+    pairs: Pairs, *, error_rate: float = 0.05, seed: int = 0, heard: Testimony | None = None
+) -> AuditResult:
     """Let the linear witness judge the pairs and compare them with random re-pairings.
 
     error_rate: each flagged pair may be a true one with this probability. The same seed gives the same answer.
+    heard: what the witness has said already, if it was asked.
     """
-    heard = hear(pairs, seed)
+    heard = heard or hear(pairs, seed)
     noise = estimate_share(heard.scores, heard.null_scores, pairs.image_of, heard.null_images, seed)
     probability = mismatch_probability(heard.scores, heard.null_scores, noise.share)
     is_mismatch = flag(probability, error_rate, noise.kind)
-    texts, images = best_partners(pairs, heard.witness, probability)
+    texts, images = contests(pairs, heard.witness, probability)
     return AuditResult(
         scores=heard.scores,
         null_scores=heard.null_scores,
