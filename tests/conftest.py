@@ -1,4 +1,4 @@
-"""What every test may ask for: recorded numbers of the published implementations."""
+"""What every test may ask for: recorded numbers of the published implementations, and a tiny data set."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ ORACLES = Path(__file__).parent / "oracles"
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[[str], dict[str, np.ndarray]]:
-    """oracle("sgr") gives the arrays of tests/oracles/sgr.npz by name. They are described in tests/oracles/README.md."""
+    """oracle("sgr") gives the arrays of tests/oracles/sgr.npz by name; tests/oracles/README.md describes them."""
 
     def load(name: str) -> dict[str, np.ndarray]:
         with np.load(ORACLES / f"{name}.npz", allow_pickle=False) as arrays:
@@ -26,3 +26,31 @@ def oracle() -> Callable[[str], dict[str, np.ndarray]]:
 def oracle_settings() -> Callable[[str], dict[str, Any]]:
     """oracle_settings("sgr") gives the hyper-parameters that the numbers were recorded with."""
     return lambda name: json.loads((ORACLES / f"{name}.json").read_text())
+
+
+REGIONS, WIDTH, TOPICS, CAPTIONS = 6, 12, 10, 5
+IMAGES = {"train": 40, "dev": 12, "test": 12}
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in the precomputed layout that a few epochs really learn.
+
+    Every image shows two topics in its regions; every caption names both among filler words.
+    """
+    folder = tmp_path_factory.mktemp("tiny")
+    rng = np.random.default_rng(5)
+    looks = rng.standard_normal((TOPICS, WIDTH)).astype(np.float32)
+    for split, images in IMAGES.items():
+        features, lines = np.empty((images, REGIONS, WIDTH), np.float32), []
+        for image in range(images):
+            topics = rng.choice(TOPICS, 2, replace=False)
+            features[image] = looks[rng.permutation(np.repeat(topics, REGIONS // 2))]
+            for _ in range(CAPTIONS):
+                words = [f"topic{topic}" for topic in topics]
+                fillers = [f"filler{word}" for word in rng.integers(0, 6, rng.integers(1, 4))]
+                lines.append(" ".join(rng.permutation(words + fillers)))
+        features += 0.3 * rng.standard_normal(features.shape).astype(np.float32)
+        np.save(folder / f"{split}_ims.npy", features)
+        (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    return folder

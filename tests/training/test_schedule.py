@@ -31,7 +31,9 @@ def test_every_piece_after_the_first_begins_fresh():
 
 
 def test_steps_of_a_piece_go_on_over_its_epochs():
-    (clock, *_) = (c for c in clocks(Schedule(warmup=0, pieces=(1, 3))) if c.piece == 1 and c.epoch_in_piece == 2)
+    (clock, *_) = (
+        c for c in clocks(Schedule(warmup=0, pieces=(1, 3))) if c.piece == 1 and c.epoch_in_piece == 2
+    )
     assert clock.at(4, 10).steps_in_piece == 24
     assert clock.at(4, 10).epoch == clock.epoch
 

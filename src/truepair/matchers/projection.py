@@ -28,6 +28,8 @@ class Projection(Matcher):
     Codes hold one region per image and one word per text: the vector itself.
     """
 
+    has_parts = False
+
     def __init__(self, config: ProjectionConfig) -> None:
         super().__init__()
         self.config = config

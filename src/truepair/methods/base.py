@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger
+from truepair.errors import TruepairError
+from truepair.matchers.base import Matcher
 from truepair.training.schedule import Clock
 from truepair.training.scores import Scores
 
@@ -68,6 +70,16 @@ class Method(ABC):
     networks: ClassVar[int] = 1
     divides: ClassVar[bool] = False
     """Whether it divides the pairs from a sweep before each epoch, so that a division can be chosen."""
+    needs_parts: ClassVar[bool] = False
+    """Whether it looks at codes of regions and words, not only at similarities and global vectors."""
+
+    def check(self, matcher: Matcher | type[Matcher]) -> None:
+        """Complain, before anything is trained, about a matcher that lacks what the method looks at."""
+        if self.needs_parts and not matcher.has_parts:
+            raise TruepairError(
+                f"The method '{self.name}' compares how regions and words relate, but this matcher encodes each item "
+                "as one vector. Choose a matcher with region and word codes (sgr, saf, sgraf, scan, vse_infty)."
+            )
 
     @abstractmethod
     def loss(self, step: Step, ledger: Ledger) -> Tensor:

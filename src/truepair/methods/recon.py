@@ -10,7 +10,6 @@ from torch import Tensor
 from truepair.beliefs.divide import split_by_posterior, split_three_ways
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.beliefs.rectify import momentum_label
-from truepair.errors import TruepairError
 from truepair.losses.infonce import info_nce, matching_probabilities
 from truepair.losses.relation import (
     cosine_scores,
@@ -32,6 +31,7 @@ class ReCon(Method):
     name: ClassVar[str] = "recon"
     title: ClassVar[str] = "Relation consistency, three-way division (CVPR 2025)"
     divides: ClassVar[bool] = True
+    needs_parts: ClassVar[bool] = True
 
     margin: float = 0.2  # gamma, Eq. 12
     temperature: float = 0.1  # tau
@@ -98,11 +98,7 @@ class ReCon(Method):
     def _inconsistency(self, scores: Scores) -> Tensor:
         """L_IM of every pair, Eq. 3-4."""
         images, texts = scores.images, scores.texts
-        if not scores.matcher.has_parts:
-            raise TruepairError(
-                "ReCon compares how regions and words relate, but this matcher encodes each item as one vector. "
-                "Choose a matcher with region and word codes (sgr, saf, sgraf, scan, vse_infty)."
-            )
+        self.check(scores.matcher)
         words = lengths_to_mask(texts.lengths, texts.words.shape[1])
         return relation_inconsistency(
             cosine_scores(images.regions, texts.words, self.relation_temperature), images.mask, words

@@ -19,6 +19,7 @@ from truepair.matchers.registry import build_matcher, find_matcher
 from truepair.methods.base import Division, Method
 from truepair.methods.divisions import repairing_division
 from truepair.methods.registry import find_method
+from truepair.pairs.augment import Augmentation
 from truepair.pairs.batch import BatchReader
 from truepair.pairs.core import Pairs
 from truepair.pairs.noise import Noise, apply_noise_file, make_noise
@@ -68,6 +69,7 @@ def fit(
 def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
     """Train from the beginning, in a folder that holds no run yet."""
     run = Run(folder)
+    config.method.check(find_matcher(config.matcher).matcher)
     accelerator = _accelerator()
     if (folder / "config.json").exists() or (folder / "checkpoints").exists():
         raise TruepairError(
@@ -206,6 +208,20 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
 
 def _division(config: TrainConfig) -> Division | None:
     return repairing_division if config.division == "repairing" else None
+
+
+def _augmentation(config: TrainConfig, vocabulary: Vocabulary | None) -> Augmentation | None:
+    if not 0 <= config.alter < 1:
+        raise TruepairError(
+            f"{config.alter} of the words cannot be hidden: choose a share from 0 to below 1."
+        )
+    if config.alter == 0:
+        return None
+    return (
+        Augmentation(config.alter)
+        if vocabulary is None
+        else Augmentation(config.alter, len(vocabulary), vocabulary["<mask>"])
+    )
 
 
 def _prior(config: TrainConfig, pairs: Pairs) -> Tensor | None:
