@@ -13,6 +13,7 @@ from truepair.errors import TruepairError
 # The verb's module has a function of the same name; its signature and docstring are the verb's options and help.
 # Modules are imported only when their verb is called, so that help and small verbs start at once.
 VERBS = {
+    "demo": "Everything on bundled pictures with wrong captions, in a few minutes",
     "embed": "Turn pictures and captions into a data folder that every other verb reads",
     "inspect": "What is in a data set, and what is wrong with it",
     "train": "Train a matcher on pairs that cannot be trusted, with any of the methods",

@@ -173,7 +173,8 @@ def _shown(
         line("in the report", _address(audit, row))
     if decision is not None:
         line("decided", f"{decision.decision} by {decision.reviewer}")
-    title = f"{place + 1:,} of {total:,}: {_printable(row['pair_id'])}, {row['mismatch_probability']:.1%} mismatched"
+    likely = f"{row['mismatch_probability']:.1%} likely mismatched"
+    title = f"{place + 1:,} of {total:,}: {_printable(row['pair_id'])}, {likely}"
     return Panel(Group(*lines), title=Text(title), title_align="left")
 
 

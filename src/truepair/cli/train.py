@@ -27,7 +27,7 @@ class Options:
     """The data set; see docs/formats.md."""
     method: Literal[tuple(METHODS)] = "gsl"  # type: ignore[valid-type]
     matcher: Literal[tuple(MATCHERS)] = "vse_infty"  # type: ignore[valid-type]
-    preset: Literal["small", "flickr30k", "coco", "cc152k"] = "small"
+    preset: Literal["small", "demo", "flickr30k", "coco", "cc152k"] = "small"
     """The paper's schedule for a data set, or a small one for CPUs; --schedule.* overrides single values."""
     out: Path | None = None
     """The run's folder; default: runs/METHOD-MATCHER-DATA-SEED."""
@@ -43,6 +43,8 @@ class Options:
     """"repairing": divide by the known distribution of random re-pairings instead of the method's mixture."""
     prior: PriorName = "none"
     """"witness": start from the beliefs of a closed-form linear audit."""
+    alter: float = 0.2
+    """Share of words and regions that are hidden while training (VSE-infinity, CRCL); 0 for none (NCR)."""
     true_pairs_only: bool = False
     """Train on the pairs that the added noise left true: the ceiling."""
     first_images: int | None = None
@@ -114,7 +116,7 @@ def config_of(options: Options) -> TrainConfig:
 
 
 SIZES_OF_DATA = ("image_width", "vocabulary_size", "text_width")
-SHARED = ("seed", "division", "prior", "true_pairs_only", "first_images", "precision", "save_every")
+SHARED = ("seed", "division", "prior", "alter", "true_pairs_only", "first_images", "precision", "save_every")
 
 
 def _ratio_or_path(noise: str) -> float | str:

@@ -38,6 +38,8 @@ class TrainConfig:
     seed: int = 0
     division: DivisionName = "own"
     prior: PriorName = "none"
+    alter: float = 0.2
+    """Share of words and regions that are hidden while training (VSE-infinity, CRCL); 0 for none (NCR)."""
     true_pairs_only: bool = False
     """Leave the pairs out that the noise is known to have mismatched: the ceiling for a comparison."""
     first_images: int | None = None

@@ -18,6 +18,7 @@ from truepair.losses.reduce import reduce
 from truepair.matchers.base import Matcher
 from truepair.matchers.processes import rank
 from truepair.methods.base import Division, Method, Step, Stream, Sweep
+from truepair.pairs.augment import Augmentation
 from truepair.pairs.batch import BatchReader, PairBatch, Rows
 from truepair.pairs.batching import EpochOrder
 from truepair.pairs.prefetch import Prefetcher
@@ -68,6 +69,7 @@ class Trainer:
     telling: Telling
     validation: BatchReader | None = None
     division: Division | None = None
+    augmentation: Augmentation | None = None
     seed: int = 0
     precision: Precision = "fp32"
     save_every: int = 0
@@ -150,12 +152,15 @@ class Trainer:
         position.steps += [0] * (number + 1 - len(position.steps))
         streams = self.method.streams(self.ledger, number, clock)
         plan = list(self._plan(streams, number, clock))
-        with Prefetcher(self._share(rows) for _, rows in plan[position.step :]) as batches:
-            for (stream, rows), batch in zip(plan[position.step :], batches, strict=True):
-                # Dropout follows from where training stands, so a resumed run needs no generator's state.
-                torch.manual_seed(seed_for(self.seed, clock.epoch, number, position.step, rank()))
+        # Chance follows from where training stands, so a resumed run needs no generator's state.
+        seeds = [seed_for(self.seed, clock.epoch, number, step) for step in range(len(plan))]
+        ahead = zip(plan[position.step :], seeds[position.step :], strict=True)
+        with Prefetcher(self._share(rows, seed) for (_, rows), seed in ahead) as batches:
+            for (stream, rows), (batch, lengths) in zip(plan[position.step :], batches, strict=True):
+                torch.manual_seed(seed_for(seeds[position.step], rank()))
                 now = clock.at(position.step, len(plan))
-                position.loss_sums[number] += self._step(number, stream, torch.from_numpy(rows), batch, now)
+                loss = self._step(number, stream, torch.from_numpy(rows), batch, lengths, now)
+                position.loss_sums[number] += loss
                 position.steps[number] += 1
                 position.step += 1
                 self.telling.advances(1 / len(plan))
@@ -186,20 +191,36 @@ class Trainer:
         plan = EpochOrder(pairs.numpy(), self.schedule.batch_size, seed_for(self.seed, *purpose))
         return list(plan.batches(epoch))
 
-    def _share(self, rows: Rows) -> PairBatch:
-        """This process's part of a batch."""
-        return self.reader(rows[processes.share(len(rows))])
-
-    def _lengths(self, rows: Rows) -> Tensor:
-        """Token counts of a whole batch, which every process knows."""
-        return torch.from_numpy(self.reader.lengths[rows]).to(self.accelerator.device)
+    def _share(self, rows: Rows, seed: int | None = None) -> tuple[PairBatch, Tensor]:
+        """This process's part of a batch, altered if there is a seed; and the lengths of all its texts."""
+        own = processes.share(len(rows))
+        images = self.reader.pairs.image_of[rows]
+        regions, mask = self.reader.images(images[own])
+        tokens, lengths = self.reader.texts(rows)
+        if self.augmentation is not None and seed is not None:
+            # All processes alter the whole batch alike, then take their parts.
+            tokens, lengths = self.augmentation.texts(tokens, lengths, seed)
+            whole = torch.ones(len(rows), regions.shape[1], dtype=torch.bool)
+            if mask is not None:
+                whole[own] = mask
+            mask = self.augmentation.regions(whole, seed)[own]
+        batch = PairBatch(
+            torch.from_numpy(rows[own]),
+            torch.from_numpy(images[own]),
+            regions,
+            mask,
+            tokens[own],
+            lengths[own],
+        )
+        return batch, lengths
 
     # One step
 
-    def _step(self, number: int, stream: str, pairs: Tensor, batch: PairBatch, clock: Clock) -> float:
+    def _step(
+        self, number: int, stream: str, pairs: Tensor, batch: PairBatch, lengths: Tensor, clock: Clock
+    ) -> float:
         network, optimiser = self.networks[number], self.optimisers[number]
-        batch = batch.to(self.accelerator.device)
-        lengths = self._lengths(pairs.numpy())
+        batch, lengths = batch.to(self.accelerator.device), lengths.to(self.accelerator.device)
 
         def scores_of(which: Matcher) -> Scores:
             with evaluating(which):
@@ -252,15 +273,11 @@ class Trainer:
 
         def scored() -> Iterator[tuple[Tensor, Tensor, Scores]]:
             with Prefetcher(self._share(rows) for rows in plan) as batches:
-                for rows, batch in zip(plan, batches, strict=True):
+                for rows, (batch, lengths) in zip(plan, batches, strict=True):
                     pairs = torch.from_numpy(rows)
-                    lengths = self._lengths(rows)
+                    batch, lengths = batch.to(self.accelerator.device), lengths.to(self.accelerator.device)
                     with self._autocast():
-                        yield (
-                            pairs,
-                            image_of[pairs],
-                            self._scores(network, batch.to(self.accelerator.device), lengths),
-                        )
+                        yield pairs, image_of[pairs], self._scores(network, batch, lengths)
 
         with evaluating(network):
             return sweep(self.method, scored(), self.ledger.loss.shape[1])
