@@ -36,13 +36,11 @@ def kill_before(holder, name, chosen):
 
 def at_step(epoch, network, step):
     """Before this step of a network is taken."""
-    kill_before(
-        loop.Trainer,
-        "_step",
-        lambda self, number, stream, pairs, batch, clock: (
-            (clock.epoch, number, clock.step) == (epoch, network, step)
-        ),
-    )
+
+    def chosen(self, number, stream, pairs, *batch):
+        return (batch[-1].epoch, number, batch[-1].step) == (epoch, network, step)
+
+    kill_before(loop.Trainer, "_step", chosen)
 
 
 def in_sweep(epoch, batches):

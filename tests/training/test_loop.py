@@ -41,10 +41,10 @@ def steps(monkeypatch) -> list[tuple[int, str, list[int], Clock, float]]:
     taken = []
     original = Trainer._step
 
-    def recorded(self, number, stream, pairs, batch, clock):
+    def recorded(self, number, stream, pairs, *batch):
         rate = self.optimisers[number].param_groups[0]["lr"]
-        taken.append((number, stream, pairs.tolist(), clock, rate))
-        return original(self, number, stream, pairs, batch, clock)
+        taken.append((number, stream, pairs.tolist(), batch[-1], rate))
+        return original(self, number, stream, pairs, *batch)
 
     monkeypatch.setattr(Trainer, "_step", recorded)
     return taken
@@ -222,9 +222,9 @@ def poisoned(monkeypatch, what: str, epoch: int) -> None:
     place = {}
     original = Trainer._step
 
-    def stepped(self, number, stream, pairs, batch, clock):
-        place["bad"] = (clock.epoch, clock.step) == (epoch, 2)
-        return original(self, number, stream, pairs, batch, clock)
+    def stepped(self, *batch):
+        place["bad"] = (batch[-1].epoch, batch[-1].step) == (epoch, 2)
+        return original(self, *batch)
 
     monkeypatch.setattr(Trainer, "_step", stepped)
     if what == "loss":
