@@ -26,7 +26,9 @@ from truepair.audit.quick import quick_audit
 from truepair.audit.report import write_report
 from truepair.audit.result import AuditResult
 from truepair.audit.review import read_decisions
+from truepair.audit.searches import witness_examples
 from truepair.audit.suspects import findings, suspects_table
+from truepair.beliefs.witness import hear
 from truepair.errors import DataError, TruepairError
 from truepair.files import replaced_when_written
 from truepair.pairs.core import Pairs
@@ -132,7 +134,9 @@ def _verdicts(
         from truepair.audit.run_scores import run_audit
 
         return "run", *run_audit(pairs, run, error_rate=error_rate, seed=seed, shown=shown)
-    return "quick", quick_audit(pairs, error_rate=error_rate, seed=seed), ()
+    heard = hear(pairs, seed)
+    result = quick_audit(pairs, error_rate=error_rate, seed=seed, heard=heard)
+    return "quick", result, witness_examples(pairs, heard.witness, seed)
 
 
 def _written(audit: Audit, pairs: Pairs, out: Path, run: "Run | None", examples: Sequence[Example]) -> Audit:

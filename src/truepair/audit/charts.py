@@ -15,7 +15,7 @@ Range = tuple[float, float]
 
 # One coordinate system for all; narrow enough that the letters stay readable on a phone.
 WIDTH, HEIGHT = 440, 264
-LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 46
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 10, 46
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ def _axes(frame: _Frame, x_label: str, y_label: str) -> Markup:
         Markup(
             '<line class="axis" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
             '<text class="name" x="{3}" y="{4}" text-anchor="middle">{5}</text>'
-            '<text class="name" x="13" y="{6}" text-anchor="middle" transform="rotate(-90 13 {6})">{7}</text>'
+            '<text class="name" x="12" y="{6}" text-anchor="middle" transform="rotate(-90 12 {6})">{7}</text>'
         ).format(LEFT, right, bottom, _n((LEFT + right) / 2), HEIGHT - 8, x_label, _n(middle), y_label)
     )
     return Markup("").join(parts)

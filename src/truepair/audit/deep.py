@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from truepair.audit.gallery import Example
-from truepair.audit.matcher_scores import REPAIRINGS, Ensemble, Rows, repairings
-from truepair.audit.proposals import Best
+from truepair.audit.matcher_scores import Ensemble, Hearing
 from truepair.audit.quick import quick_audit
 from truepair.audit.result import AuditResult
-from truepair.audit.run_scores import judged
-from truepair.audit.searches import search_examples
+from truepair.audit.run_scores import ensemble_examples, judged
 from truepair.beliefs.ledger import Ledger
 from truepair.matchers.registry import find_matcher
 from truepair.methods.plain import Plain
@@ -37,7 +34,7 @@ FOLDS = 3
 
 def deep_audit(
     pairs: Pairs, run: Run | None, folder: Path, *, error_rate: float, seed: int, shown: bool = False
-) -> tuple[AuditResult, Sequence[Example]]:
+) -> tuple[AuditResult, list[Example]]:
     """Verdicts by matchers that were trained on the other folds; images are divided, texts go with theirs.
 
     run: whose method, matcher and schedule to train with; None for a plain matcher that begins with the beliefs of a
@@ -49,46 +46,19 @@ def deep_audit(
     fold_of = np.random.default_rng(seed).permutation(pairs.n_images) % FOLDS
     rng = np.random.default_rng(seed)
 
-    n, everything, every_image = len(pairs), np.arange(len(pairs)), np.arange(pairs.n_images)
-    scores = np.zeros(n)
-    of_text = Best(np.full(n, -1), np.full(n, -np.inf))
-    of_image = Best(np.full(pairs.n_images, -1), np.full(pairs.n_images, -np.inf))
-    nulls, null_images, examples = [], [], []
+    hearings: list[Hearing] = []
+    examples: list[Example] = []
     for fold in range(FOLDS):
-        rows, images = np.flatnonzero(fold_of[pairs.image_of] == fold), np.flatnonzero(fold_of == fold)
-        if not len(rows):
+        held = fold_of[pairs.image_of] == fold
+        if not held.any():
             continue
-        trained = _trained(
-            pairs, fold_of[pairs.image_of] != fold, prior, config, folder / f"fold-{fold}", shown
-        )
+        trained = _trained(pairs, ~held, prior, config, folder / f"fold-{fold}", shown)
         ensemble = Ensemble(load_networks(trained, "last")[0], BatchReader(pairs, trained.vocabulary()))
-        null_rows = repairings(pairs.image_of, rows, REPAIRINGS, rng)
-        null = ensemble.score(*null_rows)
-        # Matchers of different folds have different scales; the null is what they have in common.
-        middle, spread = null.mean(), max(float(null.std()), 1e-12)
-        scores[rows] = (ensemble.score(pairs.image_of[rows], rows) - middle) / spread
-        nulls.append((null - middle) / spread)
-        null_images.append(null_rows[0])
-        _fill(of_text, rows, ensemble.best_images(rows, every_image, shown=shown), middle, spread)
-        _fill(of_image, images, ensemble.best_texts(images, everything, shown=shown), middle, spread)
-        if fold == 0:
-            examples = search_examples(pairs.subset(rows), ensemble.scorer().take(every_image, rows), seed)
-    result = judged(
-        pairs,
-        scores,
-        np.concatenate(nulls),
-        np.concatenate(null_images),
-        of_text,
-        of_image,
-        error_rate=error_rate,
-        seed=seed,
-    )
+        rows = np.flatnonzero(held)
+        hearings.append(ensemble.hear(rows, np.flatnonzero(fold_of == fold), rng, shown=shown))
+        examples = examples or ensemble_examples(pairs, ensemble, rows, seed)
+    result = judged(pairs, hearings, error_rate=error_rate, seed=seed)
     return replace(result, unsupported=quick.unsupported), examples
-
-
-def _fill(partners: Best, places: Rows, found: Best, middle: float, spread: float) -> None:
-    partners.rows[places] = found.rows
-    partners.scores[places] = (found.scores - middle) / spread
 
 
 def _config(pairs: Pairs, run: Run | None, seed: int) -> TrainConfig:

@@ -1,28 +1,57 @@
 """What trained matchers say about given pairs, random re-pairings and the best other partners of each pair."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from torch import Tensor
 
-from truepair.audit.proposals import Best
 from truepair.evaluation.encoding import encode_split, evaluating
-from truepair.evaluation.similarity import Scorer, matcher_scorer, mean_scorer
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.pairs.batch import BatchReader
 from truepair.progress import track
 
 Rows = NDArray[np.int64]
 Vector = NDArray[np.float64]
+Scale = tuple[float, float]
 
 REPAIRINGS = 8
 """Random re-pairings of each pair."""
 SHORTLIST = 20
-"""Best found by global vectors that are then scored in full."""
+"""Partners found by global vectors that are then scored in full."""
 _LISTED = 4096
 _BLOCK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best other partner of each item. rows: -1 where there is none. scores: minus infinity there. others: the log
+    of the sum of the exponentials of the scores of all on the shortlist but the item's own."""
+
+    rows: Rows
+    scores: Vector
+    others: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Hearing:
+    """What an ensemble says about the pairs `rows` and the images `images`, in spreads of its re-pairings' scores
+    above their mean, so that ensembles can be compared.
+
+    scores: of the rows. null_scores, null_images: of random re-pairings, and the image of each. of_text, of_image: the
+    best other image of the text of each row, and the best other text of each image.
+    """
+
+    rows: Rows
+    images: Rows
+    scores: Vector
+    null_scores: Vector
+    null_images: Rows
+    of_text: Best
+    of_image: Best
 
 
 class Ensemble:
@@ -51,31 +80,49 @@ class Ensemble:
                     total[part] += found.double().cpu().numpy()
         return total / len(self.networks)
 
-    def scorer(self) -> Scorer:
-        """The same scores by blocks."""
-        with evaluating(*self.networks):
-            scorers = [matcher_scorer(n, *codes) for n, codes in zip(self.networks, self.codes, strict=True)]
-        return mean_scorer(scorers)
+    def matrix(self, images: Rows, texts: Rows) -> Vector:
+        """The scores of all these images with all these texts, images x texts."""
+        listed = self.score(np.repeat(images, len(texts)), np.tile(texts, len(images)))
+        return listed.reshape(len(images), len(texts))
 
-    def best_images(self, texts: Rows, images: Rows, *, shown: bool = False) -> Best:
-        """For each of these texts the best of the images but its own."""
+    def hear(self, rows: Rows, images: Rows, rng: np.random.Generator, *, shown: bool = False) -> Hearing:
+        """Scores of these pairs and of random re-pairings among them, and their best partners among everything."""
+        null_images, null_texts = repairings(self.pairs.image_of, rows, REPAIRINGS, rng)
+        null_scores = self.score(null_images, null_texts, label="random re-pairings", shown=shown)
+        scale = (float(null_scores.mean()), max(float(null_scores.std()), 1e-12))
+        every_image, every_text = np.arange(self.pairs.n_images), np.arange(len(self.pairs))
+        return Hearing(
+            rows,
+            images,
+            _scaled(self.score(self.pairs.image_of[rows], rows, label="given pairs", shown=shown), scale),
+            _scaled(null_scores, scale),
+            null_images,
+            self.best_images(rows, every_image, scale, shown=shown),
+            self.best_texts(images, every_text, scale, shown=shown),
+        )
+
+    def best_images(self, texts: Rows, images: Rows, scale: Scale = (0, 1), *, shown: bool = False) -> Best:
+        """For each of these texts the best of the images but its own. scale: mean and spread to take off."""
         near, _ = self._shortlists(texts, images, shown=shown)
         rows = images[near]
-        return self._best(rows, np.repeat(texts, rows.shape[1]).reshape(rows.shape), side=0)
+        return self._best(rows, np.repeat(texts, rows.shape[1]).reshape(rows.shape), 0, scale)
 
-    def best_texts(self, images: Rows, texts: Rows, *, shown: bool = False) -> Best:
+    def best_texts(self, images: Rows, texts: Rows, scale: Scale = (0, 1), *, shown: bool = False) -> Best:
         """For each of these images the best of the texts that are not its own."""
         _, near = self._shortlists(texts, images, shown=shown)
         rows = texts[near]
-        return self._best(np.repeat(images, rows.shape[1]).reshape(rows.shape), rows, side=1)
+        return self._best(np.repeat(images, rows.shape[1]).reshape(rows.shape), rows, 1, scale)
 
-    def _best(self, images: Rows, texts: Rows, side: int) -> Best:
-        scores = self.score(images.ravel(), texts.ravel()).reshape(images.shape)
+    def _best(self, images: Rows, texts: Rows, side: int, scale: Scale) -> Best:
+        scores = _scaled(self.score(images.ravel(), texts.ravel()), scale).reshape(images.shape)
         scores[self.pairs.image_of[texts] == images] = -np.inf
         best = scores.argmax(1)[:, None]
         found = np.take_along_axis(scores, best, 1)[:, 0]
         rows = np.take_along_axis((images, texts)[side], best, 1)[:, 0]
-        return Best(np.where(np.isfinite(found), rows, -1), found)
+        there = np.isfinite(found)
+        others = np.full(len(found), -np.inf)
+        others[there] = logsumexp(scores[there], axis=1)
+        return Best(np.where(there, rows, -1), found, others)
 
     def _shortlists(self, texts: Rows, images: Rows, *, shown: bool) -> tuple[Rows, Rows]:
         """Places in `images` of those nearest to each text, and in `texts` of those nearest to each image."""
@@ -118,3 +165,7 @@ def repairings(image_of: Rows, rows: Rows, times: int, rng: np.random.Generator)
         images.append(other[differs])
         texts.append(rows[differs])
     return np.concatenate(images), np.concatenate(texts)
+
+
+def _scaled(scores: Vector, scale: Scale) -> Vector:
+    return (scores - scale[0]) / scale[1]

@@ -89,6 +89,8 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["percent"] = percent
+    # Nothing is certain, whatever rounding makes of it.
+    environment.filters["likelihood"] = lambda p: "over " + percent(0.999) if p > 0.999 else percent(p)
     return environment.get_template("report.html")
 
 

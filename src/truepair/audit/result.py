@@ -64,7 +64,7 @@ def diagnostic(noise: NoiseShare) -> Diagnostic:
 
 _SAYS: dict[Kind, str] = {
     "none": "The scores are those of true pairs: there is no sign of mismatches beyond a few.",
-    "random": "The mismatches look like random ones, as this audit takes them to be.",
+    "random": "The mismatches look random: wrong pairs score as random re-pairings do.",
     "structured": "The mismatches do not look like random ones: many wrong pairs seem to be similar to right ones, as "
     "when captions of like pictures were swapped. Then there are more of them than estimated, and those are harder "
     "to find.",
