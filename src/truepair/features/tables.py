@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,17 +154,27 @@ def _jsonl(path: Path, content: str) -> tuple[list[str], Iterator[Row]]:
 def _delimited(path: Path, content: str) -> tuple[list[str], Iterator[Row]]:
     header = content.split("\n", 1)[0]
     separator = "\t" if path.suffix == ".tsv" else max(",\t;|", key=header.count)
-    csv.field_size_limit(2**31 - 1)
     # Not str.splitlines: it would also cut at the Unicode line separators that captions from the web contain.
     lines = (line + "\n" for line in content.split("\n"))
     reader = csv.reader(lines, delimiter=separator)
-    names = [name.strip() for name in next(reader)]
+    with _cells_of_any_length():
+        names = [name.strip() for name in next(reader)]
     return names, _delimited_rows(path, reader, names)
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Python's limit on a cell holds for the whole process: others rely on it, so it comes back."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _delimited_rows(path: Path, reader: Any, names: list[str]) -> Iterator[Row]:
     number, line = 0, reader.line_num + 1
-    for cells in reader:
+    for cells in _whole_rows(reader):
         place, span = f"line {line:,}", reader.line_num + 1 - line
         line = reader.line_num + 1
         if not cells or cells == [""]:
@@ -181,6 +192,15 @@ def _delimited_rows(path: Path, reader: Any, names: list[str]) -> Iterator[Row]:
         else:
             yield Row(number, place, dict(zip(names, cells, strict=False)))
         number += 1
+
+
+def _whole_rows(reader: Any) -> Iterator[list[str]]:
+    while True:
+        with _cells_of_any_length():
+            cells = next(reader, None)
+        if cells is None:
+            return
+        yield cells
 
 
 def _parquet(path: Path) -> tuple[list[str], Iterator[Row]]:
