@@ -174,7 +174,7 @@ def test_raw_images_are_means_of_real_regions(tiny_data, tmp_path, quick, monkey
         )
 
     monkeypatch.setattr(Probe, "look", look)
-    fit(tiny_data, Probe(), out=tmp_path / "run", **quick(warmup=0, pieces=(1,)))
+    fit(tiny_data, Probe(), out=tmp_path / "run", alter=0.0, **quick(warmup=0, pieces=(1,)))
 
 
 def test_precision_may_change_from_run_to_run(tiny_data, tmp_path, quick):

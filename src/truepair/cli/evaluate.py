@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from truepair.cli.output import emit, table
+from truepair.cli.output import emit
+from truepair.cli.recalls import recall_table, shares
 from truepair.evaluation.protocols import PROTOCOLS
 
 
@@ -34,25 +35,12 @@ def evaluate(
     result = evaluate_run(
         run, split, protocol, checkpoint=checkpoint, data=data, memory_limit=memory_limit * 2**20
     )
-    emit(result, as_json=json, shown=None if json else _recall_table(result))
+    emit(result, as_json=json, shown=None if json else recall_table(result, _caption(result)))
 
 
-def _recall_table(result: dict[str, Any]) -> Any:
-    shown = table(
-        ["", *(f"{side} {k}" for side in ("i2t", "t2i") for k in ("R@1", "R@5", "R@10", "medr")), "rSum"]
-    )
-    rows = [(f"network {number + 1}", network) for number, network in enumerate(result["networks"])]
-    if len(rows) > 1:
-        rows.append(("ensemble", result["ensemble"]))
-    for name, measured in rows:
-        sides = (measured[side] for side in ("i2t", "t2i"))
-        numbers = [f"{side[k]:.1f}" for side in sides for k in ("r1", "r5", "r10", "medr")]
-        shown.add_row(name, *numbers, f"{measured['rsum']:.1f}")
+def _caption(result: dict[str, Any]) -> str:
+    caption = f"{result['split']}, {result['protocol']}, epoch {result['epoch']}"
     found = result["identification"]
-    shown.caption = f"{result['split']}, {result['protocol']}, epoch {result['epoch']}"
-    if found is not None:
-        shares = (
-            f"{name} {found[name]:.3f}" for name in ("precision", "recall", "auc") if found[name] is not None
-        )
-        shown.caption += f"; wrong training pairs by {found['source']}: {', '.join(shares)}"
-    return shown
+    return (
+        caption if found is None else f"{caption}; wrong training pairs by {found['source']}: {shares(found)}"
+    )

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from rich.console import Group, RenderableType
 
 from truepair.cli.output import emit
+from truepair.cli.recalls import recall_table, shares
 from truepair.errors import TruepairError
 from truepair.matchers.registry import MATCHERS, find_matcher
 from truepair.methods.registry import METHODS, find_method
@@ -94,16 +96,19 @@ def train(options: Options) -> None:
     else:
         run = start(config_of(options), _folder(options), quiet=options.json)
     if speaks():
-        emit(_summary(run), as_json=options.json)
+        summary = _summary(run)
+        emit(summary, as_json=options.json, shown=None if options.json else _shown(summary))
 
 
 def config_of(options: Options) -> TrainConfig:
     """The run's config from the parsed command line."""
     matcher = getattr(options, options.matcher)
     standard = type(matcher)()
-    # Widths that the data decides are no options.
-    chosen = {f.name: getattr(matcher, f.name) for f in fields(matcher) if f.name not in SIZES_OF_DATA}
+    chosen = {f.name: getattr(matcher, f.name) for f in fields(matcher)}
     changed = {name: value for name, value in chosen.items() if value != getattr(standard, name)}
+    for name in SIZES_OF_DATA & changed.keys():
+        option = f"--{options.matcher}.{name}".replace("_", "-")
+        raise TruepairError(f"The data decides the matcher's {name}: leave {option} out.")
     return TrainConfig(
         data=str(options.data),
         method=getattr(options, options.method),
@@ -115,7 +120,7 @@ def config_of(options: Options) -> TrainConfig:
     )
 
 
-SIZES_OF_DATA = ("image_width", "vocabulary_size", "text_width")
+SIZES_OF_DATA = {"image_width", "vocabulary_size", "text_width"}
 SHARED = ("seed", "division", "prior", "alter", "true_pairs_only", "first_images", "precision", "save_every")
 
 
@@ -131,9 +136,25 @@ def _folder(options: Options) -> Path:
     return options.out or Path("runs") / name
 
 
+def _shown(summary: dict[str, Any]) -> RenderableType:
+    lines = [f"[bold]{summary['run']}[/]: {summary['epochs']} epochs, the best is {summary['best_epoch']}"]
+    beliefs = summary["beliefs"]
+    if "clean_share" in beliefs:
+        lines.append(f"pairs it calls clean: {beliefs['clean_share']:.1%}")
+    for source in ("division", "labels"):
+        if f"by_{source}" in beliefs:
+            found = beliefs[f"by_{source}"]
+            lines.append(f"wrong pairs by {source}: {shares(found['mismatched'] | {'auc': found['auc']})}")
+    text = "\n".join(lines)
+    return Group(recall_table(summary["validation"], "validation"), text) if "validation" in summary else text
+
+
 def _summary(run: Run) -> dict[str, Any]:
     epochs = run.metrics
     best = max((entry for entry in epochs if entry["best"]), key=lambda entry: int(entry["epoch"]))
-    return {"run": str(run.folder), "epochs": len(epochs), "best_epoch": best["epoch"] + 1} | {
-        name: best[name] for name in ("validation", "beliefs") if name in best
-    }
+    summary: dict[str, Any] = {"run": str(run.folder), "epochs": len(epochs), "best_epoch": best["epoch"] + 1}
+    if "validation" in best:
+        summary["validation"] = best["validation"]
+    # Beliefs are those that the run ended with, as in its ledger.
+    summary["beliefs"] = epochs[-1]["beliefs"]
+    return summary

@@ -66,8 +66,8 @@ def fit(
     return start(config, Path(out), quiet=quiet)
 
 
-def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
-    """Train from the beginning, in a folder that holds no run yet."""
+def start(config: TrainConfig, folder: Path, *, quiet: bool = False, pairs: Pairs | None = None) -> Run:
+    """Train from the beginning, in a folder that holds no run yet. pairs: by default those that the config names."""
     run = Run(folder)
     config.method.check(find_matcher(config.matcher).matcher)
     accelerator = _accelerator()
@@ -75,16 +75,18 @@ def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
         raise TruepairError(
             f"{folder} holds a run already. Go on with `truepair train --resume {folder}`, or choose another folder."
         )
-    pairs = training_pairs(config)
+    pairs = training_pairs(config) if pairs is None else pairs
+    words = find_matcher(config.matcher).texts == "words"
+    vocabulary = Vocabulary.build(pairs.texts) if words else None
+    sizes = _sizes(config, pairs, vocabulary)
+    fresh_networks(config, sizes, 0)  # what does not fit together is said before anything is written
     accelerator.wait_for_everyone()  # all have looked whether the folder is free
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
-        vocabulary = None
-        if find_matcher(config.matcher).texts == "words":
-            vocabulary = Vocabulary.build(pairs.texts)
+        if vocabulary is not None:
             vocabulary.write(folder / "vocabulary.json")
         facts = {
-            "sizes": _sizes(config, pairs, vocabulary),
+            "sizes": sizes,
             "pairs": len(pairs),
             "data": pairs.provenance.describe(),
             "versions": versions(),
@@ -95,13 +97,16 @@ def start(config: TrainConfig, folder: Path, *, quiet: bool = False) -> Run:
     return _work(run, config, pairs, accelerator, quiet)
 
 
-def resume(folder: Path, *, quiet: bool = False) -> Run:
-    """Go on with a run where its last checkpoint left it; a finished run stays as it is."""
+def resume(folder: Path, *, quiet: bool = False, pairs: Pairs | None = None) -> Run:
+    """Go on with a run where its last checkpoint left it; a finished run stays as it is.
+
+    pairs: those it was started with, where they are not the ones that its config names.
+    """
     run = Run(folder)
     config = TrainConfig.from_json(run.config["config"])
     if run.finished:
         return run
-    pairs = training_pairs(config)
+    pairs = training_pairs(config) if pairs is None else pairs
     recorded = run.config["data"]
     if pairs.provenance.describe() != recorded:
         raise TruepairError(

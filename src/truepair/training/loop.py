@@ -27,7 +27,7 @@ from truepair.training.checkpoints import Checkpoint
 from truepair.training.config import Precision
 from truepair.training.run import Run
 from truepair.training.schedule import Clock, Schedule, clocks, seed_for
-from truepair.training.scores import Scores
+from truepair.training.scores import Scores, autocast
 from truepair.training.sweep import sweep
 from truepair.training.telling import Telling, describe_beliefs
 
@@ -230,19 +230,18 @@ class Trainer:
                 return scores
 
         network.train()
-        with self._autocast():
-            step = Step(
-                pairs=pairs,
-                network=number,
-                scores=self._scores(network, batch, lengths),
-                others=lambda: [scores_of(other) for other in self.networks if other is not network],
-                again=lambda: scores_of(network),
-                stream=stream,
-                clock=clock,
-                raw_images=lambda: processes.gather_rows(mean_regions(batch), len(pairs)),
-            )
-            losses = self.method.loss(step, self.ledger)
-            loss = reduce(losses)
+        step = Step(
+            pairs=pairs,
+            network=number,
+            scores=self._scores(network, batch, lengths),
+            others=lambda: [scores_of(other) for other in self.networks if other is not network],
+            again=lambda: scores_of(network),
+            stream=stream,
+            clock=clock,
+            raw_images=lambda: processes.gather_rows(mean_regions(batch), len(pairs)),
+        )
+        losses = self.method.loss(step, self.ledger)
+        loss = reduce(losses)
         _check_finite("loss", loss, clock)
         if not self.method.wants_sweep(clock):
             self.ledger.loss[number, pairs] = losses.detach().float().cpu()
@@ -254,15 +253,16 @@ class Trainer:
         optimiser.step()
         return loss.item()
 
-    def _autocast(self) -> torch.autocast:
-        # Not the accelerator's own, whose precision is fixed for as long as the Python process lives.
-        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.precision == "bf16")
-
     def _scores(self, network: Matcher, batch: PairBatch, lengths: Tensor) -> Scores:
-        images = network.encode_images(batch.regions, batch.mask)
-        texts = network.encode_texts(batch.tokens, batch.lengths)
+        mixed = self.precision == "bf16"
+        with autocast(self.accelerator.device, mixed):
+            images = network.encode_images(batch.regions, batch.mask)
+            texts = network.encode_texts(batch.tokens, batch.lengths)
         return Scores(
-            network, processes.gather_images(images, len(lengths)), processes.gather_texts(texts, lengths)
+            network,
+            processes.gather_images(images, len(lengths)),
+            processes.gather_texts(texts, lengths),
+            mixed=mixed,
         )
 
     def _sweep(self, number: int, clock: Clock) -> Sweep:
@@ -276,8 +276,7 @@ class Trainer:
                 for rows, (batch, lengths) in zip(plan, batches, strict=True):
                     pairs = torch.from_numpy(rows)
                     batch, lengths = batch.to(self.accelerator.device), lengths.to(self.accelerator.device)
-                    with self._autocast():
-                        yield pairs, image_of[pairs], self._scores(network, batch, lengths)
+                    yield pairs, image_of[pairs], self._scores(network, batch, lengths)
 
         with evaluating(network):
             return sweep(self.method, scored(), self.ledger.loss.shape[1])

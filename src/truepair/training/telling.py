@@ -66,7 +66,8 @@ class Telling:
         if "clean_share" in entry["beliefs"]:
             line += f"  clean {entry['beliefs']['clean_share']:.1%}"
         spent = sum(entry["time"][f"{part}_seconds"] for part in ("sweep", "train", "validation"))
-        self._progress.console.print(f"{line}  {spent:.1f} s{'  *' if entry['best'] else ''}")
+        # One line per epoch also in a file, which has no width.
+        self._progress.console.print(f"{line}  {spent:.1f} s{'  *' if entry['best'] else ''}", soft_wrap=True)
 
 
 def describe_beliefs(ledger: Ledger, mismatched: NDArray[np.bool_] | None) -> dict[str, Any]:
