@@ -99,3 +99,23 @@ def make_audit(tmp_path):
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def pictured_words(tmp_path_factory):
+    """Data that a linear model understands: an image is the sum of its words, a caption has most of them."""
+    folder = tmp_path_factory.mktemp("pictured")
+    generator = np.random.default_rng(7)
+    words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ar", "el", "im", "ox", "un")]
+    vectors = generator.normal(size=(len(words), 24))
+    for split, images in (("train", 400), ("dev", 40)):
+        has = np.stack([generator.choice(len(words), 5, replace=False) for _ in range(images)])
+        features = vectors[has].sum(1)[:, None] + generator.normal(0, 0.6, (images, 2, 24))
+        np.save(folder / f"{split}_ims.npy", features.astype(np.float16))
+        lines = [
+            " ".join(words[w] for w in generator.permutation(has[i])[:4])
+            for i in range(images)
+            for _ in range(3)
+        ]
+        (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    return folder

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,7 @@ def audit(
     load = {
         "path": str(source.resolve()),
         "split": split,
-        "noise": str(noise) if isinstance(noise, Path) else noise,
+        "noise": str(Path(noise).resolve()) if isinstance(noise, str | Path) else noise,
         "noise_seed": noise_seed,
         "noise_protocol": noise_protocol,
         "skip_empty": skip_empty,
@@ -84,17 +84,19 @@ def audit(
     if out is not None:
         _check_out(out)
     pairs = pairs_of(load)
-    kind, result, examples = _verdicts(pairs, run, out, error_rate, seed, deep, shown)
-    suspects = suspects_table(pairs, result)
+    found = _verdicts(pairs, source, run, out, error_rate, seed, deep, shown)
+    suspects = suspects_table(pairs, found.result)
+    if found.quick is not None:
+        suspects = suspects.with_columns(quick_mismatch_probability=found.quick.mismatch_probability)
     if run is not None:
         suspects = _with_ledger(suspects, run)
     summary = {
         "made_by": MADE_BY,
-        "kind": kind,
+        "kind": found.kind,
         "source": str(source),
         "split": pairs.split,
-        **findings(pairs, result, suspects),
-        "notes": list(_NOTES[kind]),
+        **findings(pairs, found.result, suspects),
+        "notes": list(found.notes),
         "apply_rematch": apply_rematch,
         "seed": seed,
         "load": load,
@@ -103,40 +105,56 @@ def audit(
         "versions": {"truepair": __version__, "polars": pl.__version__},
         "seconds": round(time.perf_counter() - began, 2),
     }
-    found = Audit(suspects, summary, out)
-    return found if out is None else _written(found, pairs, out, run, examples)
+    finished = Audit(suspects, summary, out)
+    return finished if out is None else _written(finished, pairs, out, run, found.examples)
 
 
-_NOTES = {
-    "quick": (),
-    "run": (
-        "These scores come from a matcher that was trained on the very pairs it judges. It has learnt some of the "
-        "wrong ones by heart, so that fewer look wrong than are. Trust the ranking more than the share, and compare "
-        "with an audit of the data alone or with --deep.",
-    ),
-    "deep": (
-        "Every pair was scored by a matcher that was trained without it, its image and its sister texts.",
-    ),
-}
+@dataclass(frozen=True, eq=False)
+class _Verdicts:
+    """What was found. quick: what the data alone says, where the verdicts are a matcher's."""
+
+    kind: str
+    result: AuditResult
+    examples: Sequence[Example]
+    notes: tuple[str, ...] = ()
+    quick: AuditResult | None = None
 
 
 def _verdicts(
-    pairs: Pairs, run: "Run | None", out: Path | None, error_rate: float, seed: int, deep: bool, shown: bool
-) -> tuple[str, AuditResult, Sequence[Example]]:
-    """What kind of audit it is, what it found, and some searches to show."""
+    pairs: Pairs,
+    source: Path,
+    run: "Run | None",
+    out: Path | None,
+    error_rate: float,
+    seed: int,
+    deep: bool,
+    shown: bool,
+) -> _Verdicts:
+    heard = hear(pairs, seed)
+    quick = quick_audit(pairs, error_rate=error_rate, seed=seed, heard=heard)
     if deep:
         from truepair.audit.deep import deep_audit
 
         if out is None:
             raise TruepairError("A deep audit trains matchers and needs a folder for them: give out (--out).")
-        return "deep", *deep_audit(pairs, run, out / DEEP, error_rate=error_rate, seed=seed, shown=shown)
+        result, examples = deep_audit(pairs, source.resolve(), run, out / DEEP, quick, seed=seed, shown=shown)
+        note = (
+            "Every pair was scored by a matcher that was trained without it, its image and its image's other "
+            f"texts. The data alone put the share at {quick.share:.1%}."
+        )
+        return _Verdicts("deep", result, examples, (note,), quick)
     if run is not None:
         from truepair.audit.run_scores import run_audit
 
-        return "run", *run_audit(pairs, run, error_rate=error_rate, seed=seed, shown=shown)
-    heard = hear(pairs, seed)
-    result = quick_audit(pairs, error_rate=error_rate, seed=seed, heard=heard)
-    return "quick", result, witness_examples(pairs, heard.witness, seed)
+        result, examples, own_share = run_audit(pairs, run, quick, seed=seed, shown=shown)
+        note = (
+            "The matcher has been trained on the very pairs it judges, and scores the wrong ones that it has learnt by "
+            f"heart like true ones: its own scores put the share at {own_share:.1%}. So the share and its interval "
+            "are those of the data alone; which pairs are wrong follows the matcher, which misses what it has learnt. "
+            "With --deep every pair is judged by a matcher that has not seen it."
+        )
+        return _Verdicts("run", result, examples, (note,), quick)
+    return _Verdicts("quick", quick, witness_examples(pairs, heard.witness, seed))
 
 
 def _written(audit: Audit, pairs: Pairs, out: Path, run: "Run | None", examples: Sequence[Example]) -> Audit:

@@ -95,8 +95,13 @@ def identification_charts(suspects: pl.DataFrame) -> list[Chart]:
         ),
         Chart(
             "Precision and recall",
-            f"Average precision {average:.3f}. Of the {right + wrong:,} flagged pairs {percent(precision)} are truly "
-            f"wrong, and they are {percent(recall)} of all wrong ones.",
+            f"Average precision {average:.3f}. "
+            + (
+                f"Of the {right + wrong:,} flagged pairs {percent(precision)} are truly wrong, and they are "
+                f"{percent(recall)} of all wrong ones."
+                if right + wrong
+                else "No pair is flagged."
+            ),
             "share of the wrong pairs found (recall)",
             "truly wrong among those (precision)",
             [
