@@ -1,11 +1,11 @@
 """What a suspect pair should have been: the best other image for its text and the best other text for its image."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from scipy.special import logsumexp
 
 from truepair.beliefs.canonical import Agreement
 from truepair.beliefs.witness import Witness
@@ -18,7 +18,7 @@ COMPARISONS = 2e9
 """Agreements to look at, at most. Larger data get proposals for the strongest suspects only."""
 ENOUGH = 50
 """Matched pairs needed to learn from how often a best partner is the right one."""
-_BLOCK = 512
+_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,7 @@ def proposal_confidence(contest: Contest, probability: Vector) -> Vector:
 
 def _best_images(agreement: Agreement, own: Index, rows: Index, contest: Contest) -> None:
     """agreement: of the texts of these rows with all images. own: the given image of each row."""
-    for start in range(0, len(rows), _BLOCK):
-        part = np.arange(start, min(start + _BLOCK, len(rows)))
+    for part in _parts(len(rows), len(agreement.images)):
         scores = agreement.all(part)
         line = np.arange(len(part))
         contest.given[rows[part]] = scores[line, own[part]]
@@ -110,15 +109,20 @@ def _best_texts(
     )
     by_place = np.argsort(place, kind="stable")
     starts = np.searchsorted(place[by_place], np.arange(len(held) + 1))
-    for start in range(0, len(held), _BLOCK):
-        part = np.arange(start, min(start + _BLOCK, len(held)))
+    for part in _parts(len(held), len(agreement.images)):
         scores = agreement.all(part)
         mine = by_place[starts[part[0]] : starts[part[-1] + 1]]
-        line = place[mine] - start
+        line = place[mine] - part[0]
         contest.given[rows[mine]] = scores[line, rows[mine]]
         for at, image in enumerate(part):
             scores[at, order[ends[0][image] : ends[1][image]]] = -np.inf
         _enter(contest, rows[mine], scores, line)
+
+
+def _parts(lines: int, width: int) -> Iterator[Index]:
+    """Lines of a matrix of this width, a few million cells at a time."""
+    step = max(1, _CELLS // width)
+    return (np.arange(start, min(start + step, lines)) for start in range(0, lines, step))
 
 
 def _enter(contest: Contest, rows: Index, scores: NDArray[np.float32], line: Index) -> None:
@@ -127,7 +131,7 @@ def _enter(contest: Contest, rows: Index, scores: NDArray[np.float32], line: Ind
     highest = scores[np.arange(len(scores)), best]
     there = np.isfinite(highest)
     total = np.full(len(scores), -np.inf)
-    total[there] = logsumexp(scores[there], axis=1)
+    total[there] = highest[there] + np.log(np.exp(scores[there] - highest[there, None]).sum(1))
     contest.rows[rows] = np.where(there, best, -1)[line]
     contest.best[rows] = highest[line]
     contest.others[rows] = total[line]

@@ -62,10 +62,13 @@ class Agreement:
 
     def all(self, texts: Index) -> NDArray[np.float32]:
         """The agreement of the listed texts with every image, texts x images."""
-        cosine = self.texts[texts] @ self.images.T
         (mean_i, spread_i), (mean_t, spread_t) = self._of_image, self._of_text
-        by_text = (cosine - mean_t[texts, None]) / spread_t[texts, None]
-        return np.asarray((cosine - mean_i) / spread_i + by_text, dtype=np.float32)
+        # The same sum as above in another order, which spares whole matrices in double precision.
+        scores = self.texts[texts] @ self.images.T
+        scores *= (1 / spread_t[texts, None]).astype(np.float32) + (1 / spread_i).astype(np.float32)
+        scores -= (mean_t[texts, None] / spread_t[texts, None]).astype(np.float32)
+        scores -= (mean_i / spread_i).astype(np.float32)
+        return np.asarray(scores, dtype=np.float32)
 
     def repaired(
         self, image: Index, times: int, rng: np.random.Generator
@@ -83,6 +86,6 @@ class Agreement:
 
 def _expected(codes: Vectors, others: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and spread of each code's cosine with the others."""
-    mean = codes @ others.mean
-    variance = np.einsum("nd,nd->n", codes @ others.covariance, codes)
-    return mean, np.sqrt(np.maximum(variance, 1e-9))
+    mean = (codes @ others.mean.astype(codes.dtype)).astype(np.float64)
+    variance = np.einsum("nd,nd->n", codes @ others.covariance.astype(codes.dtype), codes)
+    return mean, np.sqrt(np.maximum(variance, 1e-9)).astype(np.float64)
