@@ -31,6 +31,11 @@ RUNS = {
             "matcher_options": {**SGRAF, "region_norm": "slot", "region_slots": 6},
         },
     },
+    # Mixed precision, where tensors of two kinds are gathered.
+    "recon-bf16": {
+        "method": "recon",
+        "options": {"matcher": "vse_infty", "matcher_options": VSE, "precision": "bf16"},
+    },
     # Batch norm inside of the similarities, whose running statistics move once per text.
     "crcl-saf": {
         "method": "crcl",
@@ -38,6 +43,9 @@ RUNS = {
         "schedule": {**SCHEDULE, "warmup": 0, "pieces": [1, 1]},
     },
 }
+
+
+EXACT = [name for name in RUNS if not name.endswith("bf16")]
 
 
 def launched(*arguments: str, processes: int = 2, timeout: int = 240) -> subprocess.CompletedProcess[str]:
@@ -87,17 +95,19 @@ def trained(tiny_data, masked_data, tmp_path_factory) -> dict[int, Path]:
 def test_two_processes_have_the_losses_of_one(trained, name):
     losses = [np.array([entry["loss"] for entry in Run(out / name).metrics]) for out in trained.values()]
     assert losses[0].shape == losses[1].shape
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5 if name in EXACT else 0.05)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EXACT)
 def test_two_processes_end_with_the_beliefs_of_one(trained, name):
     one = Run(trained[1] / name).ledger()
     two = Run(trained[2] / name).ledger()
     assert one.columns == two.columns
+    # The phase of a small Fourier component, which GSL's labels read, turns rounding errors into small angles.
+    atol = 5e-3 if name.startswith("gsl") else 1e-4
     for column in one.columns:
         if one[column].dtype.is_float():
-            np.testing.assert_allclose(two[column].to_numpy(), one[column].to_numpy(), atol=1e-4)
+            np.testing.assert_allclose(two[column].to_numpy(), one[column].to_numpy(), atol=atol)
         elif not column.endswith("_history"):
             assert one[column].equals(two[column]), column
 
@@ -110,16 +120,17 @@ def test_both_processes_believe_the_same(trained, name):
         assert torch.equal(ledgers[0][column], ledgers[1][column]), column
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EXACT)
 def test_two_processes_train_the_networks_of_one(trained, name):
     # The sum of what all steps did: wrong gradients or wrong batch statistics would show in some tensor.
     one, two = (Run(out / name).checkpoint("last").tensors for out in trained.values())
     assert one.keys() == two.keys()
     for tensor in one:
+        labels_of_gsl = name.startswith("gsl") and tensor == "ledger.correspondence"
         torch.testing.assert_close(
             two[tensor].float(),
             one[tensor].float(),
-            atol=2e-4,
+            atol=5e-3 if labels_of_gsl else 2e-4,  # see above
             rtol=2e-3,
             msg=lambda m, t=tensor: f"{t}: {m}",
         )

@@ -50,8 +50,10 @@ def gather_images(codes: ImageCodes, size: int) -> ImageCodes:
     if count() == 1:
         return codes
     # A share without padding has no mask while another one has: all must take part in gathering it.
-    own = codes.regions.new_ones(codes.regions.shape[:2]) if codes.mask is None else codes.mask.float()
-    mask = gather_rows(own, size).bool()
+    real = (
+        torch.ones(codes.regions.shape[:2], device=codes.regions.device) if codes.mask is None else codes.mask
+    )
+    mask = gather_rows(real.byte(), size).bool()
     return ImageCodes(
         gather_rows(codes.regions, size), gather_rows(codes.vectors, size), None if mask.all() else mask
     )
