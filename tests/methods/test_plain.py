@@ -42,11 +42,13 @@ def test_info_nce_is_the_cross_entropy_of_both_directions(batch, make_ledger, st
     assert loss.tolist() == pytest.approx(info_nce_by_loops(batch.similarity, 0.2), rel=1e-4)
 
 
-def test_pairs_count_as_much_as_the_prior_believes_them(batch, make_ledger, later):
-    ledger, full = make_ledger(20), Plain().loss(batch.step(later), make_ledger())
+@pytest.mark.parametrize("stage", ["warming_up", "later"])
+def test_pairs_count_as_much_as_the_prior_believes_them(batch, make_ledger, stage, request):
+    ledger = make_ledger(20)
     ledger.prior = torch.linspace(0, 1, 20)
     pairs = torch.tensor([3, 19, 0, 7, 8, 4, 12, 5, 6])
-    torch.testing.assert_close(Plain().loss(batch.step(later, pairs), ledger), ledger.prior[pairs] * full)
+    step = batch.step(request.getfixturevalue(stage), pairs)
+    assert torch.equal(Plain().weight(step, ledger), ledger.prior[pairs])
 
 
 def test_it_neither_divides_nor_touches_beliefs(batch, make_ledger, later):

@@ -44,7 +44,7 @@ class Options:
     division: DivisionName = "own"
     """"repairing": divide by the known distribution of random re-pairings instead of the method's mixture."""
     prior: PriorName = "none"
-    """"witness": start from the beliefs of a closed-form linear audit."""
+    """"witness": start from the beliefs of a closed-form linear audit: warm-up weighs the pairs by them."""
     alter: float = 0.2
     """Share of words and regions that are hidden while training (VSE-infinity, CRCL); 0 for none (NCR)."""
     true_pairs_only: bool = False

@@ -85,6 +85,11 @@ class Method(ABC):
     def loss(self, step: Step, ledger: Ledger) -> Tensor:
         """One value per pair of the batch; training takes their mean. May write beliefs to the ledger."""
 
+    def weight(self, step: Step, ledger: Ledger) -> Tensor:
+        """What each pair's loss counts, n: in warm-up as much as the prior believes the pair, afterwards fully."""
+        prior = ledger.prior[step.pairs]
+        return prior if step.clock.warming_up else torch.ones_like(prior)
+
     def streams(self, ledger: Ledger, network: int, clock: Clock) -> list[Stream]:
         """Where the network's batches of this epoch come from: one stream of all pairs unless a method divides."""
         return [Stream("all", torch.arange(ledger.loss.shape[1]))]

@@ -22,9 +22,11 @@ class Plain(Method):
     temperature: float = 0.05
 
     def loss(self, step: Step, ledger: Ledger) -> Tensor:
-        """Every pair counts as much as the prior believes it: fully, unless one was asked for."""
+        """The chosen objective."""
         if self.objective == "infonce":
-            per_pair = info_nce(step.scores.similarity, self.temperature)
-        else:
-            per_pair = step.scores.triplet(self.margin, "mean" if step.clock.warming_up else "hardest")
-        return ledger.prior[step.pairs].to(per_pair.device) * per_pair
+            return info_nce(step.scores.similarity, self.temperature)
+        return step.scores.triplet(self.margin, "mean" if step.clock.warming_up else "hardest")
+
+    def weight(self, step: Step, ledger: Ledger) -> Tensor:
+        """Throughout as much as the prior believes the pair: nothing else here ever doubts one."""
+        return ledger.prior[step.pairs]

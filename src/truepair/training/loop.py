@@ -241,7 +241,7 @@ class Trainer:
             raw_images=lambda: processes.gather_rows(mean_regions(batch), len(pairs)),
         )
         losses = self.method.loss(step, self.ledger)
-        loss = reduce(losses)
+        loss = reduce(losses, weights=self.method.weight(step, self.ledger).to(losses.device))
         _check_finite("loss", loss, clock)
         if not self.method.wants_sweep(clock):
             self.ledger.loss[number, pairs] = losses.detach().float().cpu()
