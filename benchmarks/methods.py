@@ -137,7 +137,31 @@ def sgr_table() -> Iterator[Experiment]:
         )
 
 
-PARTS = {"main": main_table, "division": division_table, "ablation": ablation_table, "sgr": sgr_table}
+def reference_table() -> Iterator[Experiment]:
+    """The schedules under which published implementations were measured on the same data: no warm-up, 12 epochs."""
+    schedule = ("--schedule.warmup", "0", "--schedule.pieces", "12", "--schedule.decay-after", "7")
+    rows = {
+        "CRCL, pieces 4, 4, 4, 12": (
+            *("--method", "crcl", "--schedule.pieces", "4", "4", "4", "12", "--schedule.decay-after", "7"),
+        ),
+        "InfoNCE": ("--method", "plain", *schedule),
+        "InfoNCE, witness prior": ("--method", "plain", "--prior", "witness", *schedule),
+        "InfoNCE, true pairs only": ("--method", "plain", "--true-pairs-only", *schedule),
+    }
+    for seed in (123, 124, 125):
+        for row, options in rows.items():
+            yield Experiment("reference", row, 0.4, seed, options)
+    for row, options in rows.items():
+        yield Experiment("reference", row, 0.8, 123, options)
+
+
+PARTS = {
+    "main": main_table,
+    "reference": reference_table,
+    "division": division_table,
+    "ablation": ablation_table,
+    "sgr": sgr_table,
+}
 
 
 def run(experiment: Experiment, data: Path, out: Path) -> None:

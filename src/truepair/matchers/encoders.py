@@ -2,12 +2,12 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from truepair.errors import TruepairError
 from truepair.losses.precision import full_precision
 from truepair.matchers import processes
 from truepair.matchers.kernels import Linear, l2norm
+from truepair.matchers.recurrent import gru_states
 
 
 def checked_regions(regions: Tensor, mask: Tensor | None, width: int) -> tuple[Tensor, Tensor | None]:
@@ -154,16 +154,6 @@ class WordEncoder(nn.Module):
         checked_tokens(tokens, lengths, self.embed.num_embeddings)
         tokens = tokens[:, : int(lengths.max())]
         return gru_states(self.rnn, self.dropout(self.embed(tokens)), lengths)
-
-
-def gru_states(rnn: nn.GRU, inputs: Tensor, lengths: Tensor) -> Tensor:
-    """States of a GRU over sequences of these lengths, the mean of both directions if there are two."""
-    packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    states, _ = pad_packed_sequence(rnn(packed)[0], batch_first=True, total_length=inputs.shape[1])
-    if not rnn.bidirectional:
-        return states
-    forward, backward = states.chunk(2, dim=-1)
-    return (forward + backward) / 2
 
 
 def mean_over(x: Tensor, mask: Tensor | None) -> Tensor:

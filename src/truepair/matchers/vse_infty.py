@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from truepair.losses.precision import full_precision
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
 from truepair.matchers.encoders import (
     BatchNorm,
     WordEncoder,
     checked_regions,
-    gru_states,
     with_constant_bias,
 )
 from truepair.matchers.kernels import Linear, l2norm, linear
+from truepair.matchers.recurrent import gru_states
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,13 @@ class RankPooling(nn.Module):
         return weights[index]
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """features: n x k x d. mask: n x k, in any arrangement. Returns n x d."""
+        """features: n x k x d, finite where masked. mask: n x k, in any arrangement. Returns n x d."""
         weights = self.weights(mask.sum(dim=1))
+        columns = features.transpose(1, 2).contiguous()
         # Values of missing rows sort to the end, where the weights are zero.
         lowest = torch.finfo(features.dtype).min
-        columns = features.masked_fill(~mask[..., None], lowest).transpose(1, 2).contiguous()
-        ranked = columns.gather(-1, descending_order(columns)[..., : weights.shape[1]])
-        ranked = ranked.masked_fill(~lengths_to_mask(mask.sum(dim=1), weights.shape[1])[:, None], 0)
+        order = descending_order(columns.detach().masked_fill(~mask[:, None], lowest))
+        ranked = columns.gather(-1, order[..., : weights.shape[1]])
         return torch.einsum("ndk,nk->nd", ranked, weights)
 
 
@@ -87,9 +88,10 @@ class ImageEncoder(nn.Module):
         if mask is None or (self.training and self.padding_in_statistics):
             codes = self._rows(regions.flatten(0, 1)).view(*regions.shape[:2], -1)
             return codes if mask is None else codes.masked_fill(~mask[..., None], 0)
-        rows = self._rows(regions[mask])
-        codes = rows.new_zeros(*regions.shape[:2], rows.shape[1])
-        return codes.masked_scatter(mask[..., None], rows)
+        real = mask.flatten().nonzero()[:, 0]
+        rows = self._rows(regions.flatten(0, 1).index_select(0, real))
+        codes = rows.new_zeros(mask.numel(), rows.shape[1]).index_copy(0, real, rows)
+        return codes.view(*regions.shape[:2], -1)
 
     def _rows(self, rows: Tensor) -> Tensor:
         hidden = F.relu(self.norm(linear(rows, self.hidden.weight, self.hidden.bias)))
@@ -137,8 +139,8 @@ def descending_order(x: Tensor) -> Tensor:
 
     numpy's vectorised sort of short rows takes a sixth of torch's time on a processor (128 x 256 rows of 36).
     """
-    if x.device.type == "cpu" and x.dtype == torch.float32:
-        return torch.from_numpy(np.argsort(-x.detach().numpy(), axis=-1))
+    if x.device.type == "cpu":
+        return torch.from_numpy(np.argsort(-full_precision(x.detach()).numpy(), axis=-1))
     return x.argsort(dim=-1, descending=True)
 
 
