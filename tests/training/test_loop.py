@@ -229,7 +229,9 @@ def poisoned(monkeypatch, what: str, epoch: int) -> None:
     monkeypatch.setattr(Trainer, "_step", stepped)
     if what == "loss":
         reduce = loop.reduce
-        monkeypatch.setattr(loop, "reduce", lambda x: reduce(x) * (torch.nan if place["bad"] else 1))
+        monkeypatch.setattr(
+            loop, "reduce", lambda x, **how: reduce(x, **how) * (torch.nan if place["bad"] else 1)
+        )
         return
 
     def average(parameters):
