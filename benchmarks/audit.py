@@ -19,7 +19,7 @@ from truepair.audit.quick import quick_audit
 from truepair.audit.sections import calibration_error
 from truepair.beliefs.canonical import Agreement
 from truepair.beliefs.whitening import unit
-from truepair.beliefs.witness import hear, pooled
+from truepair.beliefs.witness import Witness, hear, pooled
 from truepair.evaluation.identification import auc
 from truepair.pairs.core import Pairs, Provenance
 from truepair.pairs.noise import caption_noise, image_noise
@@ -77,12 +77,13 @@ def main() -> None:
 def measure(pairs: Pairs, seed: int) -> dict[str, float]:
     """One audit against the truth."""
     began = time.perf_counter()
-    result = quick_audit(pairs, seed=seed)
+    heard = hear(pairs, seed)
+    result = quick_audit(pairs, seed=seed, heard=heard)
     seconds = time.perf_counter() - began
     wrong = pairs.mismatched
     assert wrong is not None
     flagged, share = result.is_mismatch, float(wrong.mean())
-    first, five = true_image_rank(pairs, seed) if wrong.any() else (np.nan, np.nan)
+    first, five = true_image_rank(pairs, heard.witness) if wrong.any() else (np.nan, np.nan)
     return {
         "share": share,
         "estimated": result.share,
@@ -101,9 +102,8 @@ def measure(pairs: Pairs, seed: int) -> dict[str, float]:
     }
 
 
-def true_image_rank(pairs: Pairs, seed: int) -> tuple[float, float]:
+def true_image_rank(pairs: Pairs, witness: Witness) -> tuple[float, float]:
     """How often the true image of a mismatched text comes first, and among the first five, of all but the given."""
-    witness = hear(pairs, seed).witness
     wrong, truth = pairs.mismatched, pairs.true_image_of
     assert wrong is not None
     assert truth is not None

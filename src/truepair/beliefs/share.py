@@ -62,7 +62,10 @@ def estimate_share(
     cuts = np.quantile(null_scores, LEVELS)
     rng = np.random.default_rng(seed)
     bunch_of = _bunches(int(max(images.max(), null_images.max())) + 1, rng)
-    given, null = (_table(s, cuts, bunch_of[i]) for s, i in ((scores, images), (null_scores, null_images)))
+    bunches = int(bunch_of.max()) + 1
+    given, null = (
+        _table(s, cuts, bunch_of[i], bunches) for s, i in ((scores, images), (null_scores, null_images))
+    )
     all_given, all_null = given.sum(0), null.sum(0)
     overlap = _overlap(all_given, all_null)
     by_level = _by_level(all_given, all_null, overlap)
@@ -143,19 +146,17 @@ def _mean_rank(given: Array) -> Array:
 
 def _counts(scores: Array, null_scores: Array) -> tuple[Array, Array]:
     cuts = np.quantile(null_scores, LEVELS)
-    nobody = np.zeros(1, dtype=np.int64)
     return (
-        _table(scores, cuts, np.broadcast_to(nobody, len(scores)))[0],
-        _table(null_scores, cuts, np.broadcast_to(nobody, len(null_scores)))[0],
+        _table(scores, cuts, np.zeros(len(scores), dtype=np.int64), 1)[0],
+        _table(null_scores, cuts, np.zeros(len(null_scores), dtype=np.int64), 1)[0],
     )
 
 
-def _table(scores: Array, cuts: Array, bunch: NDArray[np.int64]) -> Array:
+def _table(scores: Array, cuts: Array, bunch: NDArray[np.int64], bunches: int) -> Array:
     """How many scores of each bunch lie in each cell between the cuts, bunches x cells."""
     cells = len(cuts) + 1
-    n_bunches = int(bunch.max()) + 1
     where = bunch * cells + np.searchsorted(cuts, scores, side="left")
-    return np.bincount(where, minlength=n_bunches * cells).reshape(n_bunches, cells).astype(np.float64)
+    return np.bincount(where, minlength=bunches * cells).reshape(bunches, cells).astype(np.float64)
 
 
 def _bunches(n_images: int, rng: np.random.Generator) -> NDArray[np.int64]:
