@@ -1,0 +1,1 @@
+"""How fast everything is, as ratios to plain implementations of the published algorithms: `make speed`."""
