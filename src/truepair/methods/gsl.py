@@ -36,6 +36,8 @@ class GSL(Method):
     margin: float = 0.2
     soft_margin: MarginForm = "exponential"
     margin_base: float = 10.0
+    negatives: Negatives = "hardest"
+    """After the warm-up. Hardest negatives need a matcher that already tells most pairs apart (docs/results.md)."""
     threshold: float = 0.5  # delta
     warmup_negatives: Negatives = "mean"
     """L_w in warm-up over the mean of all negatives, as NCR warms up; over the hardest one it collapses."""
@@ -58,7 +60,7 @@ class GSL(Method):
 
     def sweep(self, scores: Scores) -> dict[str, Tensor]:
         """L_SCT of every pair (Algorithm 1, lines 3-5)."""
-        return {"loss": self._constrained(scores, scores.triplet(self.margin))}
+        return {"loss": self._constrained(scores, scores.triplet(self.margin, self.negatives))}
 
     def divide(
         self, sweeps: Sequence[Sweep], ledger: Ledger, division: Division | None, clock: Clock
@@ -73,7 +75,7 @@ class GSL(Method):
         label = self._labels(step, ledger)
         ledger.correspondence[step.network, step.pairs] = label.cpu()
         margins = soft_margin(label, self.margin, self.soft_margin, self.margin_base)
-        return self._constrained(step.scores, step.scores.triplet(margins))  # Eq. 16
+        return self._constrained(step.scores, step.scores.triplet(margins, self.negatives))  # Eq. 16
 
     def _constrained(self, scores: Scores, triplet: Tensor) -> Tensor:
         if not self.sct:

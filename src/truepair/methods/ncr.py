@@ -9,7 +9,7 @@ from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger
 from truepair.beliefs.rectify import adaptive_prediction, ncr_noisy_targets, ncr_targets
-from truepair.losses.triplet import MarginForm, soft_margin
+from truepair.losses.triplet import MarginForm, Negatives, soft_margin
 from truepair.methods.base import Division, Method, Step, Stream, Sweep
 from truepair.methods.divisions import co_teaching_streams, divide_each, gaussian_division
 from truepair.training.schedule import Clock
@@ -28,6 +28,8 @@ class NCR(Method):
     margin: float = 0.2
     soft_margin: MarginForm = "exponential"
     margin_base: float = 10.0
+    negatives: Negatives = "hardest"
+    """After the warm-up. Hardest negatives need a matcher that already tells most pairs apart (docs/results.md)."""
     threshold: float = 0.5
     co_divide: bool = True
     """Off: nothing is divided; every pair gets the label that a noisy one would get."""
@@ -70,7 +72,8 @@ class NCR(Method):
         if step.clock.warming_up:
             return step.scores.triplet(self.margin, "mean")
         label = self._labels(step, ledger)
-        return step.scores.triplet(soft_margin(label, self.margin, self.soft_margin, self.margin_base))
+        margins = soft_margin(label, self.margin, self.soft_margin, self.margin_base)
+        return step.scores.triplet(margins, self.negatives)
 
     def _labels(self, step: Step, ledger: Ledger) -> Tensor:
         """Soft correspondence of every pair of the batch: y of step 2."""
