@@ -140,7 +140,7 @@ def _block_shape(scorer: Scorer, memory_limit: int) -> tuple[int, int]:
     tallest = memory_limit // 4 // max(scorer.image_bytes, 1)
     widest = memory_limit // 4 // max(scorer.text_bytes, 1)
     share = math.sqrt(pairs * scorer.n_images / max(scorer.n_texts, 1))
-    height = max(1, min(int(share), scorer.n_images, tallest))
+    height = max(1, min(int(share), pairs, scorer.n_images, tallest))
     return height, max(1, min(pairs // height, scorer.n_texts, widest))
 
 
