@@ -54,6 +54,8 @@ class Options:
     precision: Literal["fp32", "bf16"] = "fp32"
     save_every: int = 0
     """Save after every so many steps too, not only after every epoch."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too (needs the extra `track`): tensorboard --logdir runs."""
     json: bool = False
     """Print the run's summary as JSON."""
 
@@ -121,7 +123,9 @@ def config_of(options: Options) -> TrainConfig:
 
 
 SIZES_OF_DATA = {"image_width", "vocabulary_size", "text_width"}
-SHARED = ("seed", "division", "prior", "alter", "true_pairs_only", "first_images", "precision", "save_every")
+SHARED = (
+    "seed", "division", "prior", "alter", "true_pairs_only", "first_images", "precision", "save_every", "tensorboard",
+)  # fmt: skip
 
 
 def _ratio_or_path(noise: str) -> float | str:

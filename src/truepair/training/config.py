@@ -47,6 +47,8 @@ class TrainConfig:
     precision: Precision = "fp32"
     save_every: int = 0
     """Also save after every so many steps; the end of an epoch is always saved."""
+    tensorboard: bool = False
+    """Also write the metrics for TensorBoard, into the run's folder."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the method goes by its name and its fields."""

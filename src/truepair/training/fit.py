@@ -31,6 +31,7 @@ from truepair.training.loop import Trainer
 from truepair.training.run import Run, versions, write_text
 from truepair.training.schedule import Schedule, preset, seed_for
 from truepair.training.telling import Telling
+from truepair.training.tracking import check_tensorboard
 
 
 def fit(
@@ -70,6 +71,8 @@ def start(config: TrainConfig, folder: Path, *, quiet: bool = False, pairs: Pair
     """Train from the beginning, in a folder that holds no run yet. pairs: by default those that the config names."""
     run = Run(folder)
     config.method.check(find_matcher(config.matcher).matcher)
+    if config.tensorboard:
+        check_tensorboard()
     accelerator = _accelerator()
     if (folder / "config.json").exists() or (folder / "checkpoints").exists():
         raise TruepairError(
@@ -184,6 +187,8 @@ def _accelerator() -> Accelerator:
 
 
 def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator, quiet: bool) -> Run:
+    if config.tensorboard:
+        check_tensorboard()
     vocabulary = run.vocabulary()
     method, schedule = config.method, config.schedule
     trainer = Trainer(
@@ -201,6 +206,7 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
         seed=config.seed,
         precision=config.precision,
         save_every=config.save_every,
+        tensorboard=config.tensorboard,
     )
     trainer.resume()
     with trainer.telling:

@@ -30,6 +30,7 @@ from truepair.training.schedule import Clock, Schedule, clocks, seed_for
 from truepair.training.scores import Scores, autocast
 from truepair.training.sweep import sweep
 from truepair.training.telling import Telling, describe_beliefs
+from truepair.training.tracking import write_events
 
 # Numbers that keep the random orders of one seed apart: what a shuffle is for.
 SWEEP_ORDER, STEP_ORDER = 0, 1
@@ -73,6 +74,7 @@ class Trainer:
     seed: int = 0
     precision: Precision = "fp32"
     save_every: int = 0
+    tensorboard: bool = False
     networks: list[Matcher] = field(init=False)
     optimisers: list[torch.optim.Optimizer] = field(init=False)
     position: Position = field(default_factory=Position)
@@ -117,7 +119,7 @@ class Trainer:
     # One epoch
 
     def _epoch(self, clock: Clock) -> None:
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         position = self.position
         if clock.fresh_piece and not (position.swept or position.network or position.step):
             self._begin_piece(clock.piece)
@@ -135,12 +137,13 @@ class Trainer:
         waited = [
             self._train_network(network, clock) for network in range(position.network, len(self.networks))
         ]
-        trained = time.perf_counter()
+        trained, worked = time.perf_counter(), time.process_time() - worked
         entry = self._entry(clock)
         entry["time"] = {
             "sweep_seconds": round(swept - began, 3),
             "train_seconds": round(trained - swept, 3),
             "validation_seconds": round(time.perf_counter() - trained, 3),
+            "processor_seconds": round(worked, 3),
             "waiting_share": round(sum(waited) / max(len(waited), 1), 4),
         }
         self._close_epoch(clock, entry)
@@ -320,6 +323,8 @@ class Trainer:
         if self.accelerator.is_main_process:
             self.ledger.save_epoch(self.run.beliefs_folder(), clock.epoch)
             self.run.append_metrics(entry)
+            if self.tensorboard:
+                write_events(self.run.tensorboard_folder(), entry)
         if best:
             self._save("best")
         self._save("last")

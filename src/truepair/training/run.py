@@ -87,6 +87,10 @@ class Run:
         """Where the ledger's history lies."""
         return self.folder / "beliefs"
 
+    def tensorboard_folder(self) -> Path:
+        """Where TensorBoard finds its events."""
+        return self.folder / "tensorboard"
+
     def tidy(self) -> None:
         """Remove what a process that was killed while it wrote has left behind."""
         for folder in (self.folder, self.folder / "checkpoints", self.beliefs_folder()):
