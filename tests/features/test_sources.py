@@ -67,7 +67,7 @@ def test_rows_without_a_usable_path_are_rejected_with_all_their_pairs(tmp_path):
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     index = read(tmp_path)
-    assert reasons(index) == ["no picture named", "no picture named", "not a file", "missing file"]
+    assert reasons(index) == ["no picture named", "no picture named", "not a file", "name is not UTF-8"]
     assert index.rejects[0].pair_ids == ("row-0.0", "row-0.1")
     assert [c.text for c in index.captions] == ["six"]
 

@@ -18,6 +18,14 @@ FORMATS = tuple(name for name in _HARMLESS if name in Image.OPEN)
 MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs
 MOST_SIDE = 2048  # no extractor needs more; what is opened is scaled down to it, so that memory stays bounded
 MAX_BYTES = 512 * 2**20
+_STARTS = {
+    b"\xff\xd8\xff": "JPEG",
+    b"\x89PNG": "PNG",
+    b"GIF8": "GIF",
+    b"RIFF": "WebP",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+}
 _EXTENSIONS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".gif": "GIF", ".bmp": "BMP"}
 
 
@@ -79,9 +87,9 @@ def open_picture(
     except PictureError:
         raise
     except UnidentifiedImageError:
-        raise PictureError("not a picture", _first_bytes(data)) from None
+        raise _unidentified(data) from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise PictureError("too large", str(error)) from None
+        raise PictureError("too large", f"at most {MAX_PIXELS:,} pixels are decoded: {error}") from None
     except Exception as error:
         # Decoders of damaged files raise almost anything (OSError, SyntaxError, struct.error, IndexError, ...), and
         # one picture must never end a run over millions: the error becomes the reason it is set aside for.
@@ -149,6 +157,14 @@ def _from_numbers(values: NDArray[np.float64], scale: float | None) -> Image.Ima
     if scale is None:
         scale = 255 if high <= 1 else 1 if high <= 255 else 1 / 257
     return Image.fromarray((values * scale).round().clip(0, 255).astype(np.uint8))
+
+
+def _unidentified(data: bytes) -> PictureError:
+    """Why no decoder took the file: it is no picture, or one whose header is broken."""
+    kind = next((kind for start, kind in _STARTS.items() if data.startswith(start)), None)
+    if kind is not None:
+        return PictureError("damaged", f"it begins as a {kind} file does, and its header is cut or broken")
+    return PictureError("not a picture", _first_bytes(data))
 
 
 def _first_bytes(data: bytes) -> str:

@@ -182,7 +182,7 @@ def _path_problem(path: Any) -> Problem | None:
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
-        return Problem("missing file", "the path is not UTF-8")
+        return Problem("name is not UTF-8", "rename the file, and write the table as UTF-8")
     return None
 
 
