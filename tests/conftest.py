@@ -1,12 +1,20 @@
 """What every test may ask for: recorded numbers of the published implementations, and a tiny data set."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# Properties are tried on the same examples every time, so that whether a change may land does not depend on luck;
+# HYPOTHESIS_PROFILE=random looks for new ones. A busy machine may take long over any of them.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 ORACLES = Path(__file__).parent / "oracles"
 

@@ -59,7 +59,7 @@ def test_equals_nltk_on_pairs_of_tricky_words():
         assert tokenize(caption) == reference(caption.lower()), repr(caption)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=40))
 @example("")
 @example(" ")
@@ -71,7 +71,7 @@ def test_equals_nltk_on_any_unicode(caption):
     assert tokenize(caption) == reference(caption.lower())
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.text(st.sampled_from(" .,:'\"`)(]>-tsndx1“”»’é\u0301\t"), max_size=14))
 def test_equals_nltk_where_the_rules_meet(caption):
     assert tokenize(caption) == reference(caption.lower())
