@@ -104,7 +104,14 @@ def test_an_empty_second_column_is_an_empty_caption(write):
         captions.check_words()
 
 
-def test_a_quotation_mark_that_is_never_closed_is_explained(write):
-    content = '1\t"a dog\n' + "2\ta cat\n" * 30_000
-    with pytest.raises(DataError, match=r"line 1: .*quotation mark"):
+@pytest.mark.parametrize("more", [0, 2, 30_000])
+def test_a_quotation_mark_that_is_never_closed_is_explained(write, more):
+    content = '0\ta "big" dog\n1\t"a dog\n' + "2\ta cat\n" * more
+    with pytest.raises(DataError, match=r"line 2: .*quotation mark"):
         read_captions(write(content, "x_caps.tsv"))
+
+
+@pytest.mark.parametrize("name", ["train_caps.txt", "train_caps.tsv"])
+def test_a_file_without_captions_is_refused(write, name):
+    with pytest.raises(DataError, match=f"{name}.*no captions"):
+        read_captions(write(b"", name))

@@ -106,6 +106,10 @@ def test_the_manifest_renames_columns(write):
         ({"text": ["a", "b"], "image_row": ["1", "x"]}, "row 1: image_row is 'x'"),
         ({"text": ["a", "b"], "image_row": [0.0, 0.5]}, "row 1: image_row is 0.5"),
         ({"text": ["a"], "image_row": [1], "pair_id": [None]}, "row 0: pair_id is missing"),
+        ({"text": [["a"]], "image_row": [1]}, "text holds List"),
+        ({"text": ["a"], "image_row": [[1]]}, "image_row holds List"),
+        ({"text": ["a"], "image_row": [True]}, "image_row holds Boolean"),
+        ({"text": [], "image_row": []}, "the table has no rows"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_row(write, rows, complaint):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,10 @@ class Captions:
 def read_captions(path: str | Path) -> Captions:
     """Read a caption file, stripped of outer white space. Only line feeds end a line, as in the published codes."""
     path = Path(path)
-    return _read_columns(path) if path.suffix == ".tsv" else _read_lines(path)
+    captions = _read_columns(path) if path.suffix == ".tsv" else _read_lines(path)
+    if not len(captions):
+        raise DataError(path, "there are no captions in this file.", "Write one caption a line.", row="line 1")
+    return captions
 
 
 def read_text(path: Path) -> str:
@@ -70,7 +74,8 @@ def _read_lines(path: Path) -> Captions:
 
 
 def _read_columns(path: Path) -> Captions:
-    rows = csv.reader(io.StringIO(read_text(path), newline="\n"), delimiter="\t")
+    content = read_text(path)
+    rows = csv.reader(io.StringIO(content, newline="\n"), delimiter="\t")
     ids: list[str] = []
     texts: list[str] = []
     lines: list[int] = []
@@ -89,10 +94,25 @@ def _read_columns(path: Path) -> Captions:
             lines.append(line)
             line = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            path,
-            f"the columns cannot be read ({error}).",
-            "Look for a quotation mark that opens a caption and is never closed.",
-            row=f"line {line:,}",
-        ) from None
+        raise _unreadable(path, line, error) from None
+    _check_last_quote(path, content, lines[-1] if lines else 1)
     return Captions(path, texts, lines, ids)
+
+
+def _check_last_quote(path: Path, content: str, line: int) -> None:
+    # A quotation mark that is never closed makes one caption, the last, of all that follows.
+    last = itertools.islice(io.StringIO(content, newline="\n"), line - 1, None)
+    try:
+        list(csv.reader(last, delimiter="\t", strict=True))
+    except csv.Error as error:
+        if "end of data" in str(error):
+            raise _unreadable(path, line, error) from None
+
+
+def _unreadable(path: Path, line: int, error: csv.Error) -> DataError:
+    return DataError(
+        path,
+        f"the columns cannot be read ({error}).",
+        "Look for a quotation mark that opens a caption and is never closed.",
+        row=f"line {line:,}",
+    )

@@ -109,6 +109,8 @@ def read_manifest(path: Path, pairs: int | None = None, columns: Mapping[str, st
             )
         if present:
             found[column] = _column(path, table[present[0]], column)
+    if not len(table):
+        raise DataError(path, "the table has no rows.", "It needs one row a pair.")
     manifest = Manifest(path, **found)
     if manifest.pair_id is not None and len(set(manifest.pair_id)) < len(manifest.pair_id):
         raise DataError(path, "two pairs have the same pair_id.", "Pair ids must differ.")
@@ -157,6 +159,8 @@ def read_table(path: Path) -> "pl.DataFrame":
 def _column(path: Path, values: "pl.Series", column: str) -> Any:
     import polars as pl
 
+    if values.dtype.is_nested() or values.dtype == pl.Boolean:
+        raise DataError(path, f"{column} holds {values.dtype}.", "Its values must be plain texts or numbers.")
     if column in ("image_row", "true_image_row"):
         numbers = values.cast(pl.Int64, strict=False)
         if values.dtype.is_float():  # a cast would cut off the fraction

@@ -161,8 +161,12 @@ def read_noise(path: str | Path) -> NDArray[np.int64]:
     except FileNotFoundError:
         raise DataError(path, "this noise file does not exist.", "Check the path.") from None
     except (ValueError, EOFError, OSError) as error:
+        # numpy takes whatever it does not know for a pickle, and recommends to load that unsafely.
+        reason = "" if "pickle" in str(error) else f" ({error})"
         raise DataError(
-            path, f"this is not a whole .npy file of numbers ({error}).", "Copy the file again."
+            path,
+            f"this is not a whole .npy file of numbers{reason}.",
+            "Copy the file again, or save the index with numpy.save.",
         ) from None
     if isinstance(content, np.lib.npyio.NpzFile):
         with content:

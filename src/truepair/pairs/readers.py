@@ -90,8 +90,7 @@ def _without_empty(pairs: Pairs) -> Pairs:
     if kept.all():
         return pairs
     if not kept.any():
-        raise DataError(
-            pairs.provenance.sources[0].path, "all captions are empty.", "Check the caption file."
-        )
+        paths = [source.path for source in pairs.provenance.sources if not source.path.endswith(".npy")]
+        raise DataError(paths[0], "all captions are empty.", "Write at least one word for some of the pairs.")
     provenance = replace(pairs.provenance, set_aside=int((~kept).sum()))
     return replace(pairs.subset(kept), provenance=provenance)
