@@ -109,6 +109,14 @@ class TestPublished:
         np.testing.assert_allclose(mixture.beta, z[f"{case}_bmm_beta"], rtol=1e-5)
         np.testing.assert_allclose(mixture.weights, z[f"{case}_bmm_weight"], rtol=1e-5)
 
+    def test_both_tell_the_components_apart_as_well_as_published(self, oracle, case):
+        z = oracle("mixtures")
+        x, truth = z[f"{case}_norm_loss"], z[f"{case}_is_clean"] == 1
+        for fit, name in ((fit_gaussian, "gmm"), (fit_beta, "bmm")):
+            ours = np.mean((fit(x).posterior(x) > 0.5) == truth)
+            assert ours >= np.mean((z[f"{case}_{name}_pred"] == 1) == truth)
+            assert ours > 0.9
+
     def test_the_pair_of_the_smallest_loss_is_clean_here_and_noisy_as_published(self, oracle, case):
         """Published: infinity over infinity at a loss of 0. Ours: the limit, as beside it."""
         z = oracle("mixtures")

@@ -90,6 +90,34 @@ class TestPublishedNcr:
         assert as_printed.sum().item() != pytest.approx(published_sum, rel=1e-3)
 
 
+class TestPublishedBiCro:
+    """Labels of one dimension: the margin follows the text in both directions, printed as each pair's own."""
+
+    @pytest.fixture
+    def recorded(self, oracle):
+        return {name: torch.as_tensor(value) for name, value in oracle("bicro").items()}
+
+    def test_losses_without_labels(self, recorded):
+        per_pair = triplet(recorded["sims_l"], 0.2, "mean")
+        torch.testing.assert_close(per_pair, recorded["eval_loss"], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(per_pair.sum(), recorded["warmup"], rtol=1e-5, atol=0)
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_labels_of_one_dimension_and_their_gradients(self, recorded, form):
+        similarity = recorded["sims_l"].requires_grad_()
+        margin = soft_margin(recorded["labels_l_train"], 0.2, FORMS[form])
+        loss = triplet(similarity, margin[None]).sum()
+        loss.backward()
+        torch.testing.assert_close(loss.detach(), recorded[f"train_hard_{form}_1d"], rtol=1e-5, atol=0)
+        torch.testing.assert_close(similarity.grad, recorded[f"train_hard_{form}_1d_grad"], rtol=0, atol=1e-6)
+        as_printed = triplet(similarity, margin).sum()
+        assert as_printed.item() != pytest.approx(loss.item(), rel=1e-3)
+
+    def test_labels_as_a_column(self, recorded):
+        loss = triplet(recorded["sims_l"], soft_margin(recorded["labels_l_train"], 0.2, "linear")[:, None])
+        torch.testing.assert_close(loss.sum(), recorded["train_hard_linear_col"], rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize(
     ("name", "scores", "hardest", "every"),
     [

@@ -37,11 +37,11 @@ class Batch:
         return matcher.encode_images(self.regions, self.mask), matcher.encode_texts(self.tokens, self.lengths)
 
 
-def small_matcher(name: str, seed: int = 0) -> Matcher:
+def small_matcher(name: str, seed: int = 0, **options: object) -> Matcher:
     """A small matcher whose biases and running statistics are not at their trivial start."""
     torch.manual_seed(seed)
     sizes = {"vocabulary_size": VOCABULARY} if MATCHERS[name].texts == "words" else {"text_width": WIDTH}
-    matcher = build_matcher(name, image_width=WIDTH, **sizes, **OPTIONS[name])
+    matcher = build_matcher(name, image_width=WIDTH, **sizes, **OPTIONS[name] | options)
     with torch.no_grad():
         for parameter in matcher.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -66,6 +66,17 @@ def test_similarities(matcher, recorded):
     near(similarity[:, recorded["sorted_order"]], recorded["original_sgraf_sims_sorted"])
 
 
+def test_logits_are_the_published_scores_before_the_sigmoid(oracle, published_weights):
+    """ReCon's release calls the same network without its last step."""
+    recorded = {name: torch.tensor(value) for name, value in oracle("recon_relation").items()}
+    matcher = matcher_from_published("sgr", published_weights(oracle("recon_relation"), "model."))
+    images, texts = encode(matcher, recorded)
+    near(images.vectors, recorded["img_global"])
+    near(texts.vectors, recorded["cap_global"])
+    near(matcher.logits(images, texts), recorded["raw_scores"])
+    near(matcher.score(recorded["raw_scores"]), matcher.similarity(images, texts))
+
+
 def test_training_mode_and_its_running_statistics(matcher, recorded):
     matcher.train()
     near(matcher.similarity(*encode(matcher, recorded)), recorded["trainmode_sims"])
@@ -236,19 +247,26 @@ class TestSixOptimiserSteps:
     def recorded(self, oracle):
         return {name: torch.tensor(value) for name, value in oracle("sgr_train_step").items()}
 
-    @pytest.mark.parametrize("only_needed_pairs", [False, True])
-    def test_weights(self, oracle, recorded, published_weights, only_needed_pairs):
-        matcher = matcher_from_published(
-            "sgr", published_weights(oracle("sgr_train_step"), "init__"), dropout=0.0
-        ).train()
-        optimizer = torch.optim.Adam(matcher.parameters(), lr=2e-4)
-        ours = {
+    @pytest.fixture
+    def matcher(self, oracle, published_weights):
+        weights = published_weights(oracle("sgr_train_step"), "init__")
+        return matcher_from_published("sgr", weights, dropout=0.0).train()
+
+    @staticmethod
+    def compared(matcher):
+        """The recorded weights under their published names."""
+        return {
             "sim_enc.sim_eval_w.weight": matcher.evaluation.weight,
             "img_enc.fc.weight": matcher.image_encoder.fc.weight,
             "txt_enc.cap_rnn.weight_hh_l0_reverse": matcher.text_encoder.rnn.weight_hh_l0_reverse,
             "sim_enc.SGR_module.1.graph_key_w.weight": matcher.steps[1].key.weight,
             "txt_enc.embed.weight": matcher.text_encoder.embed.weight,
         }
+
+    @pytest.mark.parametrize("only_needed_pairs", [False, True])
+    def test_weights(self, matcher, recorded, only_needed_pairs):
+        optimizer = torch.optim.Adam(matcher.parameters(), lr=2e-4)
+        ours = self.compared(matcher)
         for i in range(6):
             images = matcher.encode_images(recorded[f"images_{i}"])
             texts = matcher.encode_texts(recorded[f"captions_{i}"], recorded[f"lengths_{i}"])
@@ -277,6 +295,26 @@ class TestSixOptimiserSteps:
             # The published bias before this norm has no gradient but rounding errors, and Adam walks along them.
             drift = {"atol": 1e-4, "rtol": 0}
             torch.testing.assert_close(norm.running_mean, recorded[f"{buffer}_mean"], **drift)
+
+    def test_double_precision(self, matcher, recorded):
+        matcher.double()
+        optimizer = torch.optim.Adam(matcher.parameters(), lr=2e-4)
+        for i in range(6):
+            images = matcher.encode_images(recorded[f"images_{i}"].double())
+            texts = matcher.encode_texts(recorded[f"captions_{i}"], recorded[f"lengths_{i}"])
+            labels = recorded.get(f"labels_{i}")
+            loss = self.loss(matcher.similarity(images, texts), None if labels is None else labels.double())
+            optimizer.zero_grad()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(matcher.parameters(), 2.0)
+            optimizer.step()
+            assert loss.item() == pytest.approx(recorded["losses_doublerun"][i].item(), rel=1e-6)
+            assert norm.item() == pytest.approx(
+                recorded["grad_norm_before_clip_doublerun"][i].item(), rel=1e-6
+            )
+        for name, weight in self.compared(matcher).items():
+            expected = recorded[f"final_doublerun__{name}"].double()
+            torch.testing.assert_close(weight.data, expected, atol=1e-6, rtol=0)
 
     def graph_for_hardest_only(self, matcher, images, texts, labels):
         """All similarities without a graph, then again with one for the pairs that the loss looks at."""
