@@ -137,8 +137,20 @@ def test_no_file(tmp_path):
         ({"state_dict": {}}, "no entry 'model'.*it has: state_dict"),
         ({"model": 5}, "not a list of two or three"),
         ({"model": [{"a": 1}, {}]}, "not a state dict of tensors"),
+        ({"model": [{1: torch.zeros(2)}, {}]}, "not a state dict of tensors"),
+        ({"model": [{}, {}], "opt": "SGR"}, "'opt' is a str"),
     ],
 )
 def test_other_contents(save, content, message):
     with pytest.raises(TruepairError, match=message):
         load_published_checkpoint(save(content))
+
+
+def test_records_beside_the_weights_may_be_anything(save, network):
+    content = {"model": network, "epoch": "thirty", "best_rsum": [471.2], "opt": None}
+    checkpoint = load_published_checkpoint(save(content))
+    assert (checkpoint.epoch, checkpoint.best_rsum, checkpoint.options) == (None, None, {})
+    content |= {"epoch": torch.tensor(30), "best_rsum": torch.tensor(471.5), "opt": {"module_name": "SGR"}}
+    checkpoint = load_published_checkpoint(save(content))
+    assert (checkpoint.epoch, checkpoint.best_rsum) == (30, 471.5)
+    assert checkpoint.options == {"module_name": "SGR"}

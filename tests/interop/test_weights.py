@@ -33,13 +33,20 @@ def similarity(matcher, arrays):
 
 
 @pytest.mark.parametrize("kind", ["sgr", "SGR", " Sgr"])
-def test_sizes_are_read_off_the_shapes(sgr, kind):
+def test_sizes_are_read_off_the_shapes(sgr, oracle_settings, kind):
     matcher = matcher_from_published(kind.strip(), sgr)
     assert isinstance(matcher, SGR)
     assert not matcher.training
-    config = matcher.config
-    assert (config.image_width, config.vocabulary_size, config.word_width) == (32, 60, 12)
-    assert (config.embedding, config.similarity, config.steps) == (48, 16, 3)
+    config, recorded = matcher.config, oracle_settings("sgr")
+    for ours, theirs in (
+        ("image_width", "img_dim"),
+        ("vocabulary_size", "vocab"),
+        ("word_width", "word_dim"),
+        ("embedding", "embed"),
+        ("similarity", "sim_dim"),
+        ("steps", "sgr_step"),
+    ):
+        assert getattr(config, ours) == recorded[theirs]
     assert (config.region_norm, config.region_slots, config.bidirectional) == ("slot", 36, True)
     assert config.dropout == 0.4
 
@@ -59,12 +66,9 @@ def test_spellings_and_entries_without_effect(oracle, spelling):
     assert "img_enc.mlp.bns.1.weight" in weights
     matcher = matcher_from_published(spelling, weights)
     config = matcher.config
-    assert (config.embedding, config.image_hidden, config.position_width, config.pooling_hidden) == (
-        48,
-        24,
-        32,
-        32,
-    )
+    embedding, hidden = weights["img_enc.mlp.layers.1.weight"].shape
+    assert (config.embedding, config.image_hidden) == (embedding, hidden)
+    assert (config.position_width, config.pooling_hidden) == (32, 32)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -123,6 +127,11 @@ def test_what_is_missing_or_unknown_is_named(sgr, saf):
         matcher_from_published("sgr", {})
     with pytest.raises(TruepairError, match=re.escape("'sim_enc.sim_eval_w.weight' of 'sgr' has the shape")):
         matcher_from_published("sgr", sgr | {"sim_enc.sim_eval_w.weight": torch.zeros(1, 3)})
+    with pytest.raises(TruepairError, match=re.escape("'img_enc.fc.weight' of 'sgr' has the shape (3,)")):
+        matcher_from_published("sgr", sgr | {"img_enc.fc.weight": torch.zeros(3)})
+    without_steps = {k: v for k, v in sgr.items() if "SGR_module" not in k}
+    with pytest.raises(TruepairError, match=re.escape("lack 'sim_enc.SGR_module.0.")):
+        matcher_from_published("sgr", without_steps)
     with pytest.raises(TruepairError, match="no option colour"):
         matcher_from_published("sgr", sgr, colour="red")
 

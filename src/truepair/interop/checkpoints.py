@@ -60,14 +60,13 @@ def load_published_checkpoint(path: str | Path) -> PublishedCheckpoint:
     if not names:
         found = ", ".join(map(str, list(content)[:8])) or "nothing"
         raise DataError(path, f"it has no entry 'model' or 'model_A' (it has: {found}).", _EXPECTED)
-    options = content.get("opt", {})
-    epoch, rsum = content.get("epoch"), content.get("best_rsum")
+    epoch, rsum = _number(content.get("epoch")), _number(content.get("best_rsum"))
     return PublishedCheckpoint(
         source=str(path),
         networks=[_flatten(path, name, content[name]) for name in names],
-        options=dict(vars(options) if isinstance(options, argparse.Namespace) else options),
+        options=_options(path, content.get("opt")),
         epoch=None if epoch is None else int(epoch),
-        best_rsum=None if rsum is None else float(rsum),
+        best_rsum=rsum,
     )
 
 
@@ -96,17 +95,27 @@ def _read(path: Path) -> Any:
                 "Do not load this file with other tools unless you trust its origin.",
             ) from error
         raise DataError(path, "it is damaged or not a PyTorch file.", "Download it again.") from error
-    except (
-        RuntimeError,
-        EOFError,
-        OSError,
-        ValueError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        TypeError,
-    ) as error:
+    except _READ_ERRORS as error:
         raise DataError(path, "it is damaged or not a PyTorch file.", "Download it again.") from error
+
+
+def _number(value: Any) -> float | None:
+    """What is recorded beside the weights, if it is a number: nothing depends on it."""
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    return float(value) if isinstance(value, int | float | np.number) and np.isfinite(value) else None
+
+
+def _options(path: Path, recorded: Any) -> dict[str, Any]:
+    if recorded is None:
+        return {}
+    if isinstance(recorded, argparse.Namespace):
+        return dict(vars(recorded))
+    if not isinstance(recorded, Mapping):
+        raise DataError(
+            path, f"'opt' is a {type(recorded).__name__}, not the options of a training.", _EXPECTED
+        )
+    return {str(name): value for name, value in recorded.items()}
 
 
 def _asked_for(message: str) -> str:
@@ -127,7 +136,9 @@ def _flatten(path: Path, name: str, parts: Any) -> dict[str, Tensor]:
         raise DataError(path, f"'{name}' is not a list of two or three state dicts.", _EXPECTED)
     flat: dict[str, Tensor] = {}
     for prefix, part in zip(prefixes, parts, strict=False):
-        if not isinstance(part, Mapping) or not all(isinstance(value, Tensor) for value in part.values()):
+        if not isinstance(part, Mapping) or not all(
+            isinstance(key, str) and isinstance(value, Tensor) for key, value in part.items()
+        ):
             raise DataError(path, f"'{name}' holds something that is not a state dict of tensors.", _EXPECTED)
         flat.update({f"{prefix}{key.removeprefix('module.')}": value for key, value in part.items()})
     return flat

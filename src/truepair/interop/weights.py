@@ -140,10 +140,13 @@ def _ensemble(weights: Any, options: dict[str, Any]) -> Matcher:
 def _sizes(name: str, weights: Weights) -> dict[str, Any]:
     """The sizes that the shapes show."""
 
-    def shape(key: str) -> tuple[int, ...]:
+    def shape(key: str, dimensions: int = 2) -> tuple[int, ...]:
         if key not in weights:
             raise TruepairError(f"The weights of '{name}' lack '{key}'. {_HINT}")
-        return tuple(weights[key].shape)
+        sizes = tuple(weights[key].shape)
+        if len(sizes) != dimensions or 0 in sizes:
+            raise TruepairError(f"'{key}' of '{name}' has the shape {sizes}. {_HINT}")
+        return sizes
 
     embedding, image_width = shape("img_enc.fc.weight")
     vocabulary_size, word_width = shape("txt_enc.embed.weight")
@@ -169,9 +172,10 @@ def _sizes(name: str, weights: Weights) -> dict[str, Any]:
     sizes |= {
         "similarity": shape("sim_enc.sim_tranglo_w.weight")[0],
         "region_norm": "slot",
-        "region_slots": shape("sim_enc.v_global_w.embedding_local.1.weight")[0],
+        "region_slots": shape("sim_enc.v_global_w.embedding_local.1.weight", 1)[0],
     }
     if name == "sgr":
+        shape("sim_enc.SGR_module.0.sim_graph_w.weight")
         sizes["steps"] = _graph_steps(weights)
     return sizes
 
