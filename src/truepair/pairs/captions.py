@@ -40,7 +40,9 @@ def read_captions(path: str | Path) -> Captions:
     path = Path(path)
     captions = _read_columns(path) if path.suffix == ".tsv" else _read_lines(path)
     if not len(captions):
-        raise DataError(path, "there are no captions in this file.", "Write one caption a line.", row="line 1")
+        raise DataError(
+            path, "there are no captions in this file.", "Write one caption a line.", row="line 1"
+        )
     return captions
 
 
