@@ -1,5 +1,6 @@
 """What SGR and SAF share: their encoders, and the alignment vectors that describe a pair of image and text."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,12 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from truepair.errors import TruepairError
+from truepair.losses.precision import full_precision
+from truepair.matchers import listed
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
-from truepair.matchers.blocks import TextBlock, image_blocks
+from truepair.matchers.blocks import TextBlock, image_blocks, score_pairs
 from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over, with_constant_bias
-from truepair.matchers.kernels import Linear, aligned, exactly, l2norm, squared_distances
+from truepair.matchers.kernels import Linear, aligned, aligned_with_one, exactly, l2norm, squared_distances
 
 RegionNorm = Literal["layer", "slot"]
+Evaluate = Callable[[list[Tensor], list[Tensor]], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,53 @@ class AlignmentMatcher(Matcher):
             for part in image_blocks(images, images.regions.shape[-1])
         ]
         return self._global(images.vectors[:, None], block.vectors), torch.cat(local)
+
+    def score_pairs(
+        self, images: ImageCodes, texts: TextCodes, rows: Tensor, columns: Tensor, evaluate: Evaluate
+    ) -> Tensor:
+        """One value per listed pair. evaluate: alignment vectors of pairs in groups with texts of one length,
+        p x (t + 1) x s each, and their places in the list, p each; their p values each."""
+        if not listed.pays(images, rows):
+            return score_pairs(
+                images,
+                texts,
+                rows,
+                columns,
+                lambda images, texts, places: evaluate([self.pair_alignments(images, texts)], [places])[0],
+            )
+        values = images.vectors.new_empty(len(rows))
+        for chunk in listed.chunks(texts, rows, columns, self.config.similarity):
+            groups, places = self._chunk_alignments(images, texts, rows, columns, chunk)
+            for where, found in zip(places, evaluate(groups, places), strict=True):
+                values[where] = found.to(values.dtype)
+        return values
+
+    def _chunk_alignments(
+        self, images: ImageCodes, texts: TextCodes, rows: Tensor, columns: Tensor, chunk: listed.Chunk
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The arguments of evaluate."""
+        weight, bias = self.word_alignment.weight, self.word_alignment.bias
+        with exactly(images.regions):
+            local = l2norm(
+                torch.cat(
+                    [
+                        aligned_with_one(
+                            full_precision(images.regions[one.image]),
+                            full_precision(one.words),
+                            one.spans,
+                            weight,
+                            bias,
+                        )[: one.count]
+                        for one in chunk.images
+                    ]
+                )
+            )
+        whole = self._global(images.vectors[rows[chunk.places]], texts.vectors[columns[chunk.places]])
+        groups, places = [], []
+        for which, words in chunk.by_length():
+            groups.append(torch.cat([whole[which, None], local[words]], dim=1))
+            places.append(chunk.places[which])
+        return groups, places
 
     def pair_alignments(self, images: ImageCodes, texts: TextCodes) -> Tensor:
         """Alignment vectors of image p with text p, all texts of one length, the global one first: p x (t + 1) x s."""

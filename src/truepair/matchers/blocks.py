@@ -54,7 +54,7 @@ def text_blocks(texts: TextCodes, most_words: int = BLOCK_WORDS) -> Iterator[Tex
             words=torch.cat([words, words.new_zeros(-len(words) % ROUND_WORDS, words.shape[1])]),
             vectors=texts.vectors[columns],
             columns=columns,
-            spans=_spans(counts),
+            spans=spans_of(counts),
         )
 
 
@@ -70,7 +70,8 @@ def _cuts(lengths: list[int], most_words: int) -> Iterator[tuple[int, int]]:
         yield start, len(lengths)
 
 
-def _spans(lengths: Tensor) -> list[Span]:
+def spans_of(lengths: Tensor) -> list[Span]:
+    """One span per length. lengths: of texts laid end to end, sorted."""
     spans, text, word = [], 0, 0
     for length, count in _runs(lengths):
         spans.append(Span(slice(text, text + count), slice(word, word + count * length), length))

@@ -138,6 +138,23 @@ def aligned(regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tenso
     return result
 
 
+def aligned_with_one(
+    regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tensor, bias: Tensor
+) -> Tensor:
+    """What aligned gives for one image, without gradients: half its time, since all products are tall. t x s.
+
+    regions: k x d, zero where masked. words: t x d, as for aligned. weight: s x d. bias: s.
+    """
+    powers = F.leaky_relu_(_product(words, regions), SLOPE)
+    for span in spans:
+        part = powers[span.words].view(-1, span.length, powers.shape[1])
+        part.div_(part.square().sum(dim=1, keepdim=True).sqrt_().add_(EPS))
+    powers.mul_(SMOOTH).exp_()
+    contexts = _product(powers, regions.T.contiguous())
+    lengths = torch.linalg.vector_norm(contexts, dim=-1, keepdim=True).add_(EPS**2)
+    return _product(torch.addcdiv(words, contexts, lengths, value=-1).square_(), weight, bias)
+
+
 class _Aligned(torch.autograd.Function):
     @staticmethod
     def forward(

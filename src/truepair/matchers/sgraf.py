@@ -16,7 +16,7 @@ from truepair.losses.precision import full_precision
 from truepair.matchers import processes
 from truepair.matchers.alignment import AlignmentConfig, AlignmentMatcher, nodes_by_length
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
-from truepair.matchers.blocks import TextBlock, recomputed, score_matrix, score_pairs
+from truepair.matchers.blocks import TextBlock, recomputed, score_matrix
 from truepair.matchers.encoders import with_constant_bias
 from truepair.matchers.kernels import EPS, ROUND_ROWS, Linear, exactly, l2norm, linear, short_softmax
 
@@ -110,11 +110,9 @@ class SGR(AlignmentMatcher):
         """The logits of the listed pairs, at a cost that grows with their number only."""
         folded = [step.folded() for step in self._steps]
 
-        def score(images: ImageCodes, texts: TextCodes, _: Tensor) -> Tensor:
-            (values,) = self._evaluate([self.pair_alignments(images, texts)], folded)
-            return values
-
-        return score_pairs(images, texts, rows, columns, score)
+        return self.score_pairs(
+            images, texts, rows, columns, lambda groups, _: self._evaluate(groups, folded)
+        )
 
     @property
     def _steps(self) -> list[GraphStep]:
@@ -206,11 +204,13 @@ class SAF(AlignmentMatcher):
             mean, variance = means[index, None], variances[index, None]
         mean, variance = mean.expand(len(rows), 1), variance.expand(len(rows), 1)
 
-        def score(images: ImageCodes, texts: TextCodes, places: Tensor) -> Tensor:
-            nodes = self.pair_alignments(images, texts)
-            return self._evaluate(nodes, self.filtration.scores(nodes), mean[places], variance[places])
+        def evaluate(groups: list[Tensor], places: list[Tensor]) -> list[Tensor]:
+            return [
+                self._evaluate(nodes, self.filtration.scores(nodes), mean[where], variance[where])
+                for nodes, where in zip(groups, places, strict=True)
+            ]
 
-        return score_pairs(images, texts, rows, columns, score)
+        return self.score_pairs(images, texts, rows, columns, evaluate)
 
     def _running(self) -> tuple[Tensor, Tensor]:
         norm = self.filtration.norm
