@@ -136,6 +136,19 @@ def test_presets_set_the_schedule_and_single_values_override_it(tiny_data):
     assert (schedule.warmup, schedule.pieces, schedule.batch_size) == (10, (40,), 64)
 
 
+@pytest.mark.parametrize(
+    ("words", "negatives"),
+    [([], "mean"), (["--preset=coco"], "hardest"), (["--gsl.negatives=hardest"], "hardest")],
+)
+def test_presets_set_a_methods_values_too(tiny_data, words, negatives):
+    import tyro
+
+    from truepair.cli.train import config_of, options_for
+
+    words = [str(tiny_data), "--method=gsl", *words]
+    assert config_of(tyro.cli(options_for(words), args=words)).method.negatives == negatives
+
+
 # Errors give exit code 2 and say what to do
 
 

@@ -4,8 +4,8 @@ from importlib import resources
 import pytest
 
 from truepair.errors import TruepairError
-from truepair.methods.registry import METHODS
-from truepair.training.schedule import Schedule, clocks, preset, seed_for
+from truepair.methods.registry import METHODS, find_method
+from truepair.training.schedule import Schedule, clocks, preset, preset_values, seed_for
 
 PRESETS = tomllib.loads(resources.files("truepair.training").joinpath("presets.toml").read_text())
 
@@ -90,6 +90,14 @@ def test_crcl_has_pieces_and_no_warm_up_of_its_own():
 
 def test_small_presets_give_all_methods_the_same_number_of_epochs():
     assert len({preset(method, "small").epochs for method in METHODS}) == 1
+
+
+@pytest.mark.parametrize("name", ["small", "demo", "flickr30k", "coco", "cc152k"])
+@pytest.mark.parametrize("method", METHODS)
+def test_values_of_a_preset_are_fields_of_the_method(method, name):
+    values = preset_values(method, name)
+    find_method(method)(**values)
+    assert name == "small" or not values  # the papers' data sets keep the papers' values
 
 
 def test_an_unknown_preset_is_answered_with_the_known_ones():

@@ -15,7 +15,7 @@ from truepair.matchers.registry import MATCHERS, find_matcher
 from truepair.methods.registry import METHODS, find_method
 from truepair.training.config import DivisionName, NoiseConfig, PriorName, TrainConfig
 from truepair.training.run import Run
-from truepair.training.schedule import Schedule, preset
+from truepair.training.schedule import Schedule, preset, preset_values
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,11 @@ def options_for(words: Sequence[str]) -> type[Options]:
     method = find_method(_chosen(words, "method"))
     matcher = _chosen(words, "matcher")
     config = find_matcher(matcher).config
-    schedule = preset(method.name, _chosen(words, "preset"))
+    name = _chosen(words, "preset")
+    schedule = preset(method.name, name)
     nested: list[Any] = [
         ("schedule", Schedule, field(default=schedule)),
-        (method.name, method, field(default=method())),
+        (method.name, method, field(default=method(**preset_values(method.name, name)))),
         (matcher, config, field(default=config())),
     ]
     return make_dataclass(

@@ -29,7 +29,7 @@ from truepair.training import checkpoints
 from truepair.training.config import NoiseConfig, TrainConfig
 from truepair.training.loop import Trainer
 from truepair.training.run import Run, versions, write_text
-from truepair.training.schedule import Schedule, preset, seed_for
+from truepair.training.schedule import Schedule, preset, preset_values, seed_for
 from truepair.training.telling import Telling
 from truepair.training.tracking import check_tensorboard
 
@@ -50,10 +50,14 @@ def fit(
     """Train a matcher on pairs that cannot be trusted; the run that comes back is finished.
 
     data: a data set with a train split, and a dev split to choose the best epoch by (see docs/formats.md).
-    method, matcher: names, or a method with its values. schedule: a preset's name or a schedule. options:
-    further fields of `TrainConfig`, such as division="repairing" or prior="witness".
+    method, matcher: names, or a method with its values. schedule: a preset's name, which also decides the
+    values of a method that is given by its name, or a schedule. options: further fields of `TrainConfig`, such as division="repairing" or prior="witness".
     """
-    chosen = find_method(method)() if isinstance(method, str) else method
+    if isinstance(method, str):
+        values = preset_values(method, schedule) if isinstance(schedule, str) else {}
+        chosen = find_method(method)(**values)
+    else:
+        chosen = method
     config = TrainConfig(
         data=str(data),
         method=chosen,

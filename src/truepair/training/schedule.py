@@ -86,12 +86,22 @@ def clocks(schedule: Schedule) -> Iterator[Clock]:
 
 def preset(method: str, name: str) -> Schedule:
     """The schedule of a method on a data set, as presets.toml beside this file lists it."""
+    values = {name: value for name, value in _listed(method, name).items() if name != "values"}
+    return Schedule(**{**values, "pieces": tuple(values["pieces"])})
+
+
+def preset_values(method: str, name: str) -> dict[str, Any]:
+    """What a method's own fields should be on such a data set, where that is not what its paper prints."""
+    values: dict[str, Any] = _listed(method, name).get("values", {})
+    return values
+
+
+def _listed(method: str, name: str) -> dict[str, Any]:
     text = resources.files("truepair.training").joinpath("presets.toml").read_text(encoding="utf-8")
     presets = tomllib.loads(text)
     if name not in presets:
         raise TruepairError(f"There is no preset '{name}'. Choose one of: {', '.join(presets)}.")
-    values: dict[str, Any] = {**presets[name].get("all", {}), **presets[name].get(method, {})}
-    return Schedule(**{**values, "pieces": tuple(values["pieces"])})
+    return {**presets[name].get("all", {}), **presets[name].get(method, {})}
 
 
 def seed_for(*purpose: int) -> int:
