@@ -51,7 +51,8 @@ def fit(
 
     data: a data set with a train split, and a dev split to choose the best epoch by (see docs/formats.md).
     method, matcher: names, or a method with its values. schedule: a preset's name, which also decides the
-    values of a method that is given by its name, or a schedule. options: further fields of `TrainConfig`, such as division="repairing" or prior="witness".
+    values of a method that is given by its name, or a schedule. options: further fields of `TrainConfig`, such
+    as division="repairing" or prior="witness".
     """
     if isinstance(method, str):
         values = preset_values(method, schedule) if isinstance(schedule, str) else {}
