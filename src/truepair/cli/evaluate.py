@@ -7,6 +7,7 @@ import tyro
 
 from truepair.cli.output import emit
 from truepair.cli.recalls import recall_table, shares
+from truepair.errors import TruepairError
 from truepair.evaluation.protocols import PROTOCOLS
 
 
@@ -17,6 +18,8 @@ def evaluate(
     checkpoint: Literal["best", "last"] = "best",
     data: Path | None = None,
     memory_limit: int = 1024,
+    two_stage: bool = False,
+    loss: float = 0.3,
     json: bool = False,
 ) -> None:
     """Recalls of a run's networks and of their ensemble, and how well the run told wrong pairs apart.
@@ -28,18 +31,36 @@ def evaluate(
         checkpoint: the epoch that was best on the validation split, or the last one.
         data: another data set of the same kind of features; default: the one the run was trained on.
         memory_limit: MiB that one block of similarities may take.
+        two_stage: score shortlists by global vectors only, so long that the dev split's rSum hardly changes.
+        loss: how much of rSum --two-stage may lose; half of it on the dev split, the rest is kept back as a margin.
         json: print JSON.
     """
     from truepair.evaluation.runs import evaluate_run
 
+    if not loss >= 0:
+        raise TruepairError(f"--loss is {loss}, but what may be lost of rSum cannot be less than nothing.")
     result = evaluate_run(
-        run, split, protocol, checkpoint=checkpoint, data=data, memory_limit=memory_limit * 2**20
+        run,
+        split,
+        protocol,
+        checkpoint=checkpoint,
+        data=data,
+        memory_limit=memory_limit * 2**20,
+        two_stage=loss if two_stage else None,
     )
     emit(result, as_json=json, shown=None if json else recall_table(result, _caption(result)))
 
 
 def _caption(result: dict[str, Any]) -> str:
     caption = f"{result['split']}, {result['protocol']}, epoch {result['epoch']}"
+    if result["mode"] == "two-stage":
+        stages = result["two_stage"]
+        measured = stages["calibration"]
+        caption += (
+            f"; two-stage: {stages['images_per_text']} images a text, {stages['texts_per_image']} texts an image,"
+            f" {stages['scored']:.1%} of the pairs scored; on the dev split rSum lost {measured['lost']:.2f}"
+            f" and gained {measured['gained']:.2f} (bound {measured['bound']:g})"
+        )
     found = result["identification"]
     return (
         caption if found is None else f"{caption}; wrong training pairs by {found['source']}: {shares(found)}"

@@ -1,6 +1,6 @@
 """The field's ways of measuring retrieval, by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -37,6 +37,13 @@ class Protocol:
                 f"Protocol {self.name} needs exactly one text for every image, but {n_images} images have"
                 f" {len(owners)} texts. Use f30k, which takes any number of texts an image."
             )
+
+    def parts(self, owners: Integers, n_images: int) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """What is searched at once: images, their texts, and the place of every text's image among the images."""
+        self.check(owners, n_images)
+        for images in np.array_split(np.arange(n_images), self.folds):
+            texts = np.flatnonzero((owners >= images[0]) & (owners <= images[-1]))
+            yield images, texts, owners[texts] - images[0]
 
 
 PROTOCOLS = {
@@ -75,11 +82,8 @@ def evaluate(
         similarity.shape if not isinstance(similarity, Scorer) else (similarity.n_images, similarity.n_texts)
     )
     owners = checked_image_of(image_of, n, m)
-    chosen.check(owners, n)
     results = []
-    for images in np.array_split(np.arange(n), chosen.folds):
-        texts = np.flatnonzero((owners >= images[0]) & (owners <= images[-1]))
-        own = owners[texts] - images[0]
+    for images, texts, own in chosen.parts(owners, n):
         if isinstance(similarity, Scorer):
             part = similarity.take(images, texts)
             results.append(ranks_blockwise(part, own, memory_limit, shown=shown).retrieval())

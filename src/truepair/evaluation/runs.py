@@ -1,14 +1,20 @@
 """Results of a run: its networks on any split, and what it believed about its training pairs."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from truepair.evaluation.networks import evaluate_networks
+from truepair.evaluation.calibration import Calibration
+from truepair.evaluation.networks import calibrate_networks, evaluate_networks, evaluate_two_stage
 from truepair.evaluation.similarity import MEMORY_LIMIT
+from truepair.evaluation.two_stage import Size
+from truepair.matchers.base import Matcher
 from truepair.pairs.batch import BatchReader
 from truepair.pairs.readers import load_pairs
 from truepair.training.fit import load_networks
-from truepair.training.run import Run, versions
+from truepair.training.run import Run, versions, write_text
 
 
 def evaluate_run(
@@ -19,17 +25,28 @@ def evaluate_run(
     checkpoint: Literal["best", "last"] = "best",
     data: str | Path | None = None,
     memory_limit: int = MEMORY_LIMIT,
+    two_stage: float | None = None,
 ) -> dict[str, Any]:
     """Recalls by network and of the ensemble, and identification of the wrong pairs where the truth is known.
 
+    two_stage: score shortlists only, so long that rSum changes by no more than this on the dev split; None scores
+    every pair.
     The result carries what its numbers depend on: the run's seed and config, the data's hashes, versions.
     """
     run = run if isinstance(run, Run) else Run(Path(run))
     config = run.config["config"]
     pairs = load_pairs(data or config["data"], split)
     networks, epoch = load_networks(run, checkpoint)
+    reader = BatchReader(pairs, run.vocabulary())
+    if two_stage is None:
+        measured = evaluate_networks(networks, reader, protocol, memory_limit)
+    else:
+        validation = BatchReader(load_pairs(data or config["data"], "dev"), run.vocabulary())
+        calibration = _calibration(run, networks, epoch, validation, two_stage, memory_limit)
+        measured = evaluate_two_stage(networks, reader, calibration, protocol, memory_limit)
     return {
-        **evaluate_networks(networks, BatchReader(pairs, run.vocabulary()), protocol, memory_limit),
+        **measured,
+        "mode": "exact" if two_stage is None else "two-stage",
         "identification": identification_of(run),
         "split": split,
         "protocol": protocol,
@@ -42,6 +59,27 @@ def evaluate_run(
         "data": pairs.provenance.describe(),
         "versions": versions(),
     }
+
+
+def _calibration(
+    run: Run,
+    networks: Sequence[Matcher],
+    epoch: int,
+    validation: BatchReader,
+    bound: float,
+    memory_limit: int,
+) -> Calibration:
+    """Measured once for an epoch, a bound and a dev split, since it needs all scores there; then kept with the run."""
+    path = run.folder / "two_stage.json"
+    made_for = {"epoch": epoch, "bound": bound, "data": validation.pairs.provenance.describe()}
+    if path.exists():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["made_for"] == json.loads(json.dumps(made_for)):
+            values = kept["calibration"]
+            return Calibration(**{**values, "size": Size(*values["size"])})
+    calibration = calibrate_networks(networks, validation, bound, memory_limit)
+    write_text(path, json.dumps({"made_for": made_for, "calibration": asdict(calibration)}, indent=1) + "\n")
+    return calibration
 
 
 def identification_of(run: Run) -> dict[str, Any] | None:
