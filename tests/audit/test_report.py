@@ -121,9 +121,48 @@ def test_a_structured_share_warns(make_audit, tmp_path):
     assert "Careful" not in checked(write_report(tmp_path / "r.html", audit.suspects, summary)).text
 
 
+def test_words_in_tables_stand_left_and_numbers_right(make_audit, tmp_path):
+    table = Table(
+        "T", "says", ["model", "how", "rSum"], [["plain", "as it is", "12.5"], ["none", "at all", "-"]]
+    )
+    page = checked(report(read_audit(make_audit()), tmp_path, tables=[table]))
+    cells = [attributes.get("class") for attributes in page.of("td")][:4]
+    assert cells == ["words", None, "words", None]
+
+
 def test_zero_suspects(make_audit, tmp_path):
     page = checked(report(read_audit(make_audit(12, 0)), tmp_path))
     assert "No pair is flagged" in page.text
+
+
+def test_pairs_that_are_not_flagged_fill_an_empty_gallery(make_audit, tmp_path):
+    audit = read_audit(make_audit(12, 0))
+    unsure = audit.suspects.with_columns(
+        mismatch_probability=pl.Series([0.41 + 0.03 * row for row in range(6)] + [0.39] * 6)
+    )
+    page = checked(write_report(tmp_path / "r.html", unsure, audit.summary | {"estimated_share": 0.4}))
+    assert "Not certain enough to be flagged" in page.text
+    # More suspect than a pair drawn blindly, the most suspect first.
+    shown = [name for name in page.ids if name.startswith("pair-")]
+    assert shown == [anchor(f"train-{row}") for row in range(5, -1, -1)]
+    assert "Not certain enough" not in checked(report(audit, tmp_path)).text
+
+
+def test_other_error_rates_are_shown(make_audit, tmp_path):
+    audit = read_audit(make_audit(12, 6))
+    summary = audit.summary | {"diagnostic": {"kind": "random", "says": "fine"}}
+    page = checked(write_report(tmp_path / "r.html", audit.suspects, summary))
+    assert page.text.count("50 %") >= 1
+    row = page.text.split("At other error rates")[1].split("50 %")[1].split()
+    assert row[0] == "6"
+
+
+def test_a_run_that_has_learnt_its_pairs_is_not_taken_apart(make_audit, tmp_path):
+    audit = read_audit(make_audit())
+    assert "taken apart" in checked(report(audit, tmp_path)).text
+    page = checked(write_report(tmp_path / "r.html", audit.suspects, audit.summary | {"kind": "run"}))
+    assert "taken apart" not in page.text
+    assert "It was trained on the given pairs" in page.text
 
 
 def test_searches_and_tables(make_audit, tmp_path):

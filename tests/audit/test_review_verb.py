@@ -6,6 +6,7 @@ import os
 import sys
 import time
 
+import polars as pl
 import pytest
 
 from truepair.audit.review import read_decisions
@@ -72,6 +73,21 @@ def test_hostile_captions_do_not_command_the_terminal(make_audit, press):
 
 def test_zero_suspects(make_audit, press):
     assert "nothing to review" in press(make_audit(12, 0), ["k"])
+
+
+def test_pairs_that_were_not_flagged_can_be_reviewed_too(make_audit, press):
+    folder = make_audit(12, 1)
+    table = pl.read_parquet(folder / "suspects.parquet")
+    unsure = pl.Series([0.95, *[0.41 + 0.01 * row for row in range(1, 6)], *[0.2] * 6])
+    table.with_columns(mismatch_probability=unsure).write_parquet(folder / "suspects.parquet")
+    press(folder, ["d", "d", "k", "k", "q"], "--unflagged")
+    assert verdicts(folder) == {"train-0": "drop", "train-5": "drop", "train-4": "keep", "train-3": "keep"}
+    found = json.loads(press(folder, [], "--status", "--json"))
+    assert (found["reviewed"], found["not_flagged_but_decided"]) == (1, 3)
+    assert found["wrong_among_not_flagged"]["share"] == pytest.approx(1 / 3)
+    assert found["precision"]["pairs"] == 1
+    assert "not flagged" in press(folder, [], "--status")
+    assert "That was the last one" in press(folder, ["k", "d"], "--unflagged")
 
 
 def test_the_random_order_shows_every_suspect_once(make_audit, press):

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from truepair.audit.thumbnails import Thumbnail, Thumbnails
 
 _MOST_LETTERS = 600  # of a text that is shown
+_BY_SUSPICION, _DESCENDING = ["mismatch_probability", "match_score", "pair_id"], [True, False, False]
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,18 @@ def anchor(pair_id: str) -> str:
 
 def strongest_first(suspects: pl.DataFrame) -> pl.DataFrame:
     """The flagged pairs, those most certainly mismatched first."""
-    return suspects.filter("is_mismatch").sort(
-        ["mismatch_probability", "match_score", "pair_id"], descending=[True, False, False]
-    )
+    return suspects.filter("is_mismatch").sort(_BY_SUSPICION, descending=_DESCENDING)
+
+
+def others_first(suspects: pl.DataFrame, share: float) -> pl.DataFrame:
+    """The pairs that are not flagged and yet more suspect than one drawn blindly, the most suspect first."""
+    others = suspects.filter(~pl.col("is_mismatch") & (pl.col("mismatch_probability") > share))
+    return others.sort(_BY_SUSPICION, descending=_DESCENDING)
 
 
 def cards(suspects: pl.DataFrame, most: int, thumbnails: Thumbnails) -> list[Card]:
-    """The strongest suspects, at most so many."""
-    rows = strongest_first(suspects).head(most).iter_rows(named=True)
+    """The first rows of a sorted table as cards, at most so many."""
+    rows = suspects.head(most).iter_rows(named=True)
     return [
         Card(
             anchor(row["pair_id"]),

@@ -10,7 +10,8 @@ import jinja2
 import polars as pl
 
 from truepair.audit.charts import percent
-from truepair.audit.gallery import Example, cards
+from truepair.audit.error_rates import at_rates
+from truepair.audit.gallery import Example, cards, others_first, strongest_first
 from truepair.audit.sections import identification_charts, loss_chart, score_charts, training_charts
 from truepair.audit.thumbnails import Thumbnails
 from truepair.files import replaced_when_written
@@ -61,17 +62,23 @@ def write_report(
     thumbnails = Thumbnails(limits.side, limits.pictures)
     runs = runs or {}
     losses = [loss_chart(run, f": {name}" if len(runs) > 1 else "") for name, run in runs.items()]
+    share = float(summary["estimated_share"])
+    flagged = cards(strongest_first(suspects), limits.suspects, thumbnails)
+    # Where hardly anything is certain enough to be flagged, there is still something to look at.
+    room = max(0, limits.opened - len(flagged))
     text = _template().render(
         title=title,
         summary=summary,
         tables=tables,
-        scores=score_charts(summary, suspects) + [chart for chart in losses if chart is not None],
-        cards=cards(suspects, limits.suspects, thumbnails),
+        scores=score_charts(summary, suspects),
+        rates=at_rates(suspects, summary["diagnostic"]["kind"]),
+        cards=flagged,
+        others=cards(others_first(suspects, share), room, thumbnails),
         opened=limits.opened,
         examples=examples,
         thumbnail=thumbnails,
         identification=identification_charts(suspects),
-        training=training_charts(runs),
+        training=training_charts(runs) + [chart for chart in losses if chart is not None],
         configs={name: _pretty(run.config) for name, run in runs.items()},
         settings=_pretty({key: value for key, value in summary.items() if key != "scores"}),
     )

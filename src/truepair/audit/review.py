@@ -95,14 +95,16 @@ def status(suspects: pl.DataFrame, decisions: Mapping[str, Decision]) -> dict[st
     flagged = set(suspects.filter("is_mismatch")["pair_id"])
     known = set(suspects["pair_id"])
     counted = [decision for decision in decisions.values() if decision.pair_id in flagged]
+    others = [decision for decision in decisions.values() if decision.pair_id in known - flagged]
     return {
         "flagged": len(flagged),
         "reviewed": len(counted),
         "remaining": len(flagged) - len(counted),
         **{name: sum(d.decision == name for d in counted) for name in ("keep", "drop", "rematch")},
-        "not_flagged_but_decided": sum(d.pair_id in known - flagged for d in decisions.values()),
+        "not_flagged_but_decided": len(others),
         "precision": _precision(counted),
         "precision_of_random": _precision([d for d in counted if d.order == "random"]),
+        "wrong_among_not_flagged": _precision(others),
     }
 
 

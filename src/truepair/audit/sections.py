@@ -26,29 +26,21 @@ def score_charts(summary: Mapping[str, Any], suspects: pl.DataFrame) -> list[Cha
         edges, given, null = (
             np.asarray(summary["scores"][name], dtype=np.float64) for name in ("edges", "given", "null")
         )
-        share = float(summary["estimated_share"])
         middle = (edges[1:] + edges[:-1]) / 2
-        given, null = given / given.sum(), share * null / null.sum()
+        given, null = given / given.sum(), null / null.sum()
+        # A matcher scores wrong pairs that it has learnt by heart higher than random ones: nothing adds up then.
         charts.append(
-            Chart(
-                "Scores",
-                f"The given pairs (bars) are taken apart into {percent(share)} random re-pairings (dashed), whose "
-                "scores are known because re-pairings can be made at will, and the rest: true pairs (line).",
-                "score: how well picture and text agree",
-                "share of the pairs",
-                [
-                    Series("given pairs", edges, given, "bars", 1),
-                    Series("mismatched part: random re-pairings", middle, null, "dashed", 2),
-                    Series("matched part: what is left", middle, np.maximum(given - null, 0), "line", 3),
-                ],
-            )
+            _learnt(edges, middle, given, null)
+            if summary.get("kind") == "run"
+            else _taken_apart(edges, middle, given, null, float(summary["estimated_share"]))
         )
     counts, edges = np.histogram(suspects["mismatch_probability"].to_numpy(), bins=40, range=(0, 1))
     undecided = float(counts[4:36].sum() / max(counts.sum(), 1))
     charts.append(
         Chart(
             "Mismatch probabilities",
-            f"{percent(undecided)} of the pairs lie between 10 % and 90 %: for these the data alone does not decide.",
+            f"{percent(undecided)} of the pairs lie between {percent(0.1, 0)} and {percent(0.9, 0)}: for these the "
+            "scores do not decide.",
             "probability that the pair is mismatched",
             "pairs",
             [Series("pairs", edges, counts, "bars", 1)],
@@ -56,6 +48,38 @@ def score_charts(summary: Mapping[str, Any], suspects: pl.DataFrame) -> list[Cha
         )
     )
     return charts
+
+
+def _taken_apart(edges: Vector, middle: Vector, given: Vector, null: Vector, share: float) -> Chart:
+    """The scores of the given pairs as the sum of a random and a matched part."""
+    null = share * null
+    return Chart(
+        "Scores",
+        f"The given pairs (bars) are taken apart into {percent(share)} random re-pairings (dashed), whose "
+        "scores are known because re-pairings can be made at will, and the rest: true pairs (line).",
+        "score: how well picture and text agree",
+        "share of the pairs",
+        [
+            Series("given pairs", edges, given, "bars", 1),
+            Series("mismatched part: random re-pairings", middle, null, "dashed", 2),
+            Series("matched part: what is left", middle, np.maximum(given - null, 0), "line", 3),
+        ],
+    )
+
+
+def _learnt(edges: Vector, middle: Vector, given: Vector, null: Vector) -> Chart:
+    """The scores of a matcher that was trained on the pairs, beside those of random re-pairings."""
+    return Chart(
+        "Scores",
+        "What the matcher says about the given pairs (bars) and about as many random re-pairings (dashed). It was "
+        "trained on the given pairs, and the wrong ones that it has learnt score higher than random ones do.",
+        "score: how well picture and text agree",
+        "share of the pairs",
+        [
+            Series("given pairs", edges, given, "bars", 1),
+            Series("random re-pairings", middle, null, "dashed", 2),
+        ],
+    )
 
 
 def identification_charts(suspects: pl.DataFrame) -> list[Chart]:

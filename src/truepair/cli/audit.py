@@ -39,7 +39,7 @@ def audit(
         noise: A noise index file, or a ratio to mismatch pairs at random first, to see how well they are found.
         noise_seed: Seed of a ratio.
         noise_protocol: What a ratio moves, single captions or images with all their captions.
-        error_rate: How many of the flagged pairs may be true ones.
+        error_rate: The largest probability of being a true pair with which a pair is still flagged.
         seed: Seed of the folds, the re-pairings and the interval.
         apply_rematch: Also write the data set in which texts with a sure proposal have the proposed image.
         deep: Train a matcher in folds, so that every pair is scored by one that has not seen it. Takes a while;
@@ -49,6 +49,7 @@ def audit(
         json: Print the summary as JSON.
     """
     from truepair.audit.auditing import audit as audited
+    from truepair.audit.error_rates import advice
 
     found = audited(
         source,
@@ -66,10 +67,11 @@ def audit(
         shown=not json,
     )
     summary = {name: value for name, value in found.summary.items() if name != "scores"}
-    emit({"out": str(out), **summary}, as_json=json, shown=None if json else _shown(out, found.summary))
+    hint = advice(found.suspects, summary["diagnostic"]["kind"], summary["estimated_share"], error_rate)
+    emit({"out": str(out), **summary}, as_json=json, shown=None if json else _shown(out, found.summary, hint))
 
 
-def _shown(out: Path, summary: dict[str, Any]) -> RenderableType:
+def _shown(out: Path, summary: dict[str, Any], hint: str | None) -> RenderableType:
     low, high = summary["interval"]
     facts = table(["", ""])
     facts.show_header = False
@@ -89,6 +91,8 @@ def _shown(out: Path, summary: dict[str, Any]) -> RenderableType:
     facts.add_row("sure proposals to rematch", f"{summary['rematch_proposals']:,}")
     parts: list[RenderableType] = [facts, Text(), Text(summary["diagnostic"]["says"])]
     parts += [Text(note) for note in summary["notes"]]
+    if hint is not None:
+        parts += [Text(), Text(hint)]
     parts += [
         Text(),
         Text(f"{out / 'report.html'}: open it in a browser."),
@@ -97,5 +101,5 @@ def _shown(out: Path, summary: dict[str, Any]) -> RenderableType:
     ]
     if "repaired" in summary:
         parts.append(Text(f"{out / 'repaired'}: the same with sure proposals applied."))
-    parts.append(Text(f"Next: truepair review {out}"))
+    parts.append(Text(f"Next: truepair review {out}" + ("" if summary["flagged"] else " --unflagged")))
     return Group(*parts)

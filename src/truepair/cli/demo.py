@@ -1,6 +1,7 @@
 """truepair demo."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from truepair.cli.output import emit, table
@@ -16,12 +17,12 @@ def demo(out: Path = Path("truepair-demo"), json: bool = False) -> None:
     from rich.console import Console, Group
     from rich.text import Text
 
-    from truepair.demo import CONTESTANTS, NOISE, run_demo
+    from truepair.demo import CONTESTANTS, FIND_COLUMNS, NOISE, find_rows, run_demo
 
     began = time.perf_counter()
     if not json:
         Console(stderr=True, highlight=False).print(
-            f"Wrong captions for {NOISE:.0%} of the bundled pictures, an audit, three models. About three minutes.\n"
+            f"Wrong captions for {NOISE:.0%} of the bundled pictures, three models, an audit. About three minutes.\n"
         )
     result = run_demo(out, quiet=json)
     summary = result.audit.summary
@@ -30,9 +31,7 @@ def demo(out: Path = Path("truepair-demo"), json: bool = False) -> None:
         "estimated_share": summary["estimated_share"],
         "interval": summary["interval"],
         "true_share": truth["share"],
-        "flagged": summary["flagged"],
-        "precision": truth["precision"],
-        "recall": truth["recall"],
+        "found": [{"judge": find.judge, **asdict(find.found)} for find in result.finds],
         "rsum": result.recalls,
         "report": str(result.report),
         "seconds": round(time.perf_counter() - began, 1),
@@ -41,13 +40,17 @@ def demo(out: Path = Path("truepair-demo"), json: bool = False) -> None:
     models.columns[1].justify = "left"
     for model in CONTESTANTS:
         models.add_row(model.name, model.says, f"{result.recalls[model.name]:.1f}")
+    found = table(list(FIND_COLUMNS))
+    for row in find_rows(result.finds):
+        found.add_row(*row)
     low, high = summary["interval"]
     shown = Group(
         Text(
             f"The audit says {summary['estimated_share']:.1%} of the pairs are wrong ({low:.1%} to {high:.1%}); "
-            f"truly it is {truth['share']:.1%}.\nIt flagged {summary['flagged']:,} pairs: {truth['precision']:.1%} "
-            f"of them are wrong, and they are {truth['recall']:.1%} of all wrong ones.\n"
+            f"truly it is {truth['share']:.1%}.\n"
         ),
+        found,
+        Text("\nRetrieval of new drawings, the sum of six recalls (of 600):\n"),
         models,
         Text(
             f"\nLook at {result.report} in a browser: the suspects with their pictures, curves, searches.\n\n"
@@ -56,7 +59,8 @@ def demo(out: Path = Path("truepair-demo"), json: bool = False) -> None:
             "  truepair inspect DATA                   what is in it\n"
             "  truepair audit DATA --out AUDIT         which pairs are wrong, and a report\n"
             "  truepair review AUDIT                   look at the suspects and decide\n"
-            "  truepair train DATA --prior witness --method plain --out runs/first"
+            "  truepair review AUDIT --export CLEAN    the data as you decided\n"
+            "  truepair train CLEAN --prior witness --method plain --out runs/first"
         ),
     )
     emit(facts, as_json=json, shown=None if json else shown)

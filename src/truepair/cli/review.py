@@ -17,7 +17,7 @@ from rich.text import Text
 
 from truepair.audit.export import write_data
 from truepair.audit.folder import DECISIONS, REPORT, Audit, chosen_pairs, read_audit, reload_pairs
-from truepair.audit.gallery import anchor, strongest_first
+from truepair.audit.gallery import anchor, others_first, strongest_first
 from truepair.audit.review import Decision, Order, Verdict, append_decision, now, read_decisions, status
 from truepair.cli.output import emit, table
 from truepair.errors import TruepairError
@@ -41,6 +41,7 @@ def review(
     order: Literal["strongest", "random"] = "strongest",
     seed: int = 0,
     reviewer: str | None = None,
+    unflagged: bool = False,
     status: bool = False,
     export: Path | None = None,
     json: bool = False,
@@ -52,6 +53,7 @@ def review(
         order: strongest suspects first; or drawn at random, which tells how precise the audit is on all it flagged.
         seed: Seed of the random order.
         reviewer: Your name beside your decisions; by default the one you are logged in with.
+        unflagged: Go on with pairs that were not flagged, the most suspect first: what the audit was not sure about.
         status: Print how far the review is and how precise the audit has been, and stop.
         export: Write the data with all decisions applied to this folder, and stop.
         json: Print the status as JSON.
@@ -70,7 +72,7 @@ def review(
     if not (status or json):
         asking = Console(highlight=False, soft_wrap=True)
         with _keys() as keys:
-            Loop(found, path, order, seed, reviewer or _login(), keys, asking).run()
+            Loop(found, path, order, seed, reviewer or _login(), keys, asking, unflagged).run()
     _emit_status(found, path, json)
 
 
@@ -85,6 +87,7 @@ class Loop:
     reviewer: str
     keys: Iterator[str]
     console: Console
+    unflagged: bool = False
     seen: list[int] = field(default_factory=list)
     """Places of the pairs shown before the present one."""
 
@@ -93,15 +96,22 @@ class Loop:
         suspects = strongest_first(self.audit.suspects)
         if self.order == "random":
             suspects = suspects.sample(fraction=1.0, shuffle=True, seed=self.seed)
+        others = others_first(self.audit.suspects, float(self.audit.summary["estimated_share"]))
+        if self.unflagged:
+            suspects = pl.concat([suspects, others])
         if not len(suspects):
-            self.console.print("The audit flagged no pair: there is nothing to review.")
+            hint = (
+                f" --unflagged shows {len(others):,} others, the most suspect first." if len(others) else ""
+            )
+            self.console.print(f"The audit flagged no pair: there is nothing to review.{hint}")
             return
         decided = read_decisions(self.path)
         open_places = [place for place, name in enumerate(suspects["pair_id"]) if name not in decided]
         place = open_places[0] if open_places else None
         if place is None:
             self.console.print(
-                "All flagged pairs are decided. Remove a line of decisions.jsonl to decide again."
+                "All flagged pairs are decided. Remove a line of decisions.jsonl to decide again, or go on with "
+                "--unflagged."
             )
         while place is not None:
             row = suspects.row(place, named=True)
@@ -230,7 +240,12 @@ def _login() -> str:
 def _emit_status(audit: Audit, path: Path, as_json: bool) -> None:
     found = status(audit.suspects, read_decisions(path))
     shown = table(["", "pairs", "truly wrong", "95 % interval"])
-    for name, label in (("precision", "all reviewed"), ("precision_of_random", "drawn at random")):
+    labels = {
+        "precision": "all reviewed",
+        "precision_of_random": "drawn at random",
+        "wrong_among_not_flagged": "not flagged",
+    }
+    for name, label in labels.items():
         low, high = found[name]["interval"]
         share = found[name]["share"]
         if share is not None:
