@@ -97,6 +97,32 @@ def test_the_random_order_shows_every_suspect_once(make_audit, press):
     assert list(verdicts(folder)) != [f"train-{row}" for row in range(6)]
 
 
+def test_the_random_order_does_not_leave_out_what_came_up_as_the_strongest(make_audit, press):
+    folder = make_audit(12, 6)
+    press(folder, ["d", "d", "q"])
+    press(folder, ["k"] * 6, "--order", "random")
+    assert set(verdicts(folder).values()) == {"keep"}
+    found = json.loads(press(folder, [], "--status", "--json"))
+    assert found["precision_of_random"]["pairs"] == 6
+    assert "All flagged pairs are decided" in press(folder, ["d"], "--order", "random")
+
+
+def test_a_page_shows_the_pair_that_is_asked_about(make_audit, press, monkeypatch):
+    folder = make_audit(12, 6)
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    out = press(folder, ["s", "s", "s", "s", "o", "q"])
+    page = (folder / "review.html").resolve()
+    assert opened == [page.as_uri()]
+    assert page.as_uri() in out
+    text = page.read_text(encoding="utf-8")
+    assert "train-4" in text
+    assert "train-3" not in text
+    assert text.count("data:image/webp;base64,") == 2  # its picture and the proposed one
+    assert '<meta http-equiv="refresh" content="1">' in text
+    assert "<script" not in text
+
+
 def test_status_for_machines(make_audit, press):
     folder = make_audit(12, 6)
     press(folder, ["d", "d", "d", "k", "q"])

@@ -63,17 +63,18 @@ def others_first(suspects: pl.DataFrame, share: float) -> pl.DataFrame:
 
 def cards(suspects: pl.DataFrame, most: int, thumbnails: Thumbnails) -> list[Card]:
     """The first rows of a sorted table as cards, at most so many."""
-    rows = suspects.head(most).iter_rows(named=True)
-    return [
-        Card(
-            anchor(row["pair_id"]),
-            row,
-            marked(row.get("text") or "", row.get("unsupported_words") or ()),
-            thumbnails(row.get("picture")),
-            thumbnails(row.get("other_picture")),
-        )
-        for row in rows
-    ]
+    return [card(row, thumbnails) for row in suspects.head(most).iter_rows(named=True)]
+
+
+def card(row: dict[str, Any], thumbnails: Thumbnails) -> Card:
+    """A row of the suspects' table as a card."""
+    return Card(
+        anchor(row["pair_id"]),
+        row,
+        marked(row.get("text") or "", row.get("unsupported_words") or ()),
+        thumbnails(row.get("picture")),
+        thumbnails(row.get("other_picture")),
+    )
 
 
 def marked(text: str, words: Sequence[str]) -> Markup:

@@ -11,7 +11,7 @@ import polars as pl
 
 from truepair.audit.charts import percent
 from truepair.audit.error_rates import at_rates
-from truepair.audit.gallery import Example, cards, others_first, strongest_first
+from truepair.audit.gallery import Example, card, cards, others_first, strongest_first
 from truepair.audit.sections import identification_charts, loss_chart, score_charts, training_charts
 from truepair.audit.thumbnails import Thumbnails
 from truepair.files import replaced_when_written
@@ -66,7 +66,7 @@ def write_report(
     flagged = cards(strongest_first(suspects), limits.suspects, thumbnails)
     # Where hardly anything is certain enough to be flagged, there is still something to look at.
     room = max(0, limits.opened - len(flagged))
-    text = _template().render(
+    text = _template("report.html").render(
         title=title,
         summary=summary,
         tables=tables,
@@ -87,7 +87,19 @@ def write_report(
     return path
 
 
-def _template() -> jinja2.Template:
+def write_pair_page(
+    path: Path, row: dict[str, Any], number: int, *, side: int = 480, seconds: int = 1
+) -> None:
+    """Write a page with one pair that reads itself again every so many seconds: it follows a review."""
+    shown = card(row, Thumbnails(side))
+    text = _template("pair.html").render(
+        title=f"Review of {row['pair_id']}", card=shown, number=number, seconds=seconds
+    )
+    with replaced_when_written(path) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("truepair.audit"),
         autoescape=True,
@@ -98,7 +110,7 @@ def _template() -> jinja2.Template:
     environment.filters["percent"] = percent
     # Nothing is certain, whatever rounding makes of it.
     environment.filters["likelihood"] = lambda p: "over " + percent(0.999) if p > 0.999 else percent(p)
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
 def _pretty(values: Mapping[str, Any]) -> str:

@@ -16,8 +16,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from truepair.audit.export import write_data
-from truepair.audit.folder import DECISIONS, REPORT, Audit, chosen_pairs, read_audit, reload_pairs
-from truepair.audit.gallery import anchor, others_first, strongest_first
+from truepair.audit.folder import DECISIONS, Audit, chosen_pairs, read_audit, reload_pairs
+from truepair.audit.gallery import others_first, strongest_first
+from truepair.audit.report import write_pair_page
 from truepair.audit.review import Decision, Order, Verdict, append_decision, now, read_decisions, status
 from truepair.cli.output import emit, table
 from truepair.errors import TruepairError
@@ -29,9 +30,10 @@ _KEYS: dict[str, tuple[Action, str]] = {
     "r": ("rematch", "wrong, the proposed picture is right"),
     "s": ("skip", "later"),
     "b": ("back", "to the pair before"),
-    "o": ("open", "the report in a browser"),
+    "o": ("open", "a page in the browser that shows the pair and follows the review"),
     "q": ("quit", "all decisions are kept"),
 }
+PAGE = "review.html"
 _VERDICTS: dict[Action, Verdict] = {"keep": "keep", "drop": "drop", "rematch": "rematch"}
 
 
@@ -106,16 +108,19 @@ class Loop:
             self.console.print(f"The audit flagged no pair: there is nothing to review.{hint}")
             return
         decided = read_decisions(self.path)
-        open_places = [place for place, name in enumerate(suspects["pair_id"]) if name not in decided]
+        open_places = [p for p, name in enumerate(suspects["pair_id"]) if self._is_open(decided.get(name))]
         place = open_places[0] if open_places else None
         if place is None:
             self.console.print(
                 "All flagged pairs are decided. Remove a line of decisions.jsonl to decide again, or go on with "
                 "--unflagged."
             )
+        else:
+            self.console.print(f"The pictures: {self.page.resolve().as_uri()} follows the review.\n")
         while place is not None:
             row = suspects.row(place, named=True)
-            self.console.print(_shown(row, place, len(suspects), decided.get(row["pair_id"]), self.audit))
+            write_pair_page(self.page, row, place + 1)
+            self.console.print(_shown(row, place, len(suspects), decided.get(row["pair_id"])))
             action = self._asked(row)
             if action == "quit":
                 return
@@ -126,9 +131,18 @@ class Loop:
                 decided[row["pair_id"]] = self._store(row, _VERDICTS[action])
             self.seen.append(place)
             names = suspects["pair_id"]
-            place = next((p for p in open_places if p > place and names[p] not in decided), None)
+            place = next((p for p in open_places if p > place and self._is_open(decided.get(names[p]))), None)
         if open_places:
             self.console.print("That was the last one.")
+
+    @property
+    def page(self) -> Path:
+        """The page in which a browser shows the pair."""
+        return self.path.with_name(PAGE)
+
+    def _is_open(self, decision: Decision | None) -> bool:
+        """Drawn at random, pairs that came up as the strongest come up again: without them the draw were not fair."""
+        return decision is None or (self.order == "random" and decision.order != "random")
 
     def _asked(self, row: dict[str, Any]) -> Action:
         """The action of the next key that means something."""
@@ -137,7 +151,7 @@ class Loop:
             key = next(self.keys, "q")
             action = _KEYS[key][0] if key in _KEYS else None
             if action == "open":
-                webbrowser.open(_address(self.audit, row))
+                webbrowser.open(self.page.resolve().as_uri())
             elif action == "rematch" and row["other_image_id"] is None:
                 self.console.print("There is no proposal to rematch it with.")
             elif action:
@@ -160,9 +174,7 @@ class Loop:
         return names.index(earlier[-1]) if earlier else place
 
 
-def _shown(
-    row: dict[str, Any], place: int, total: int, decision: Decision | None, audit: Audit
-) -> RenderableType:
+def _shown(row: dict[str, Any], place: int, total: int, decision: Decision | None) -> RenderableType:
     text = Text(_printable(row.get("text") or ""))
     if row["unsupported_words"]:
         text.highlight_words(row["unsupported_words"], "underline yellow", case_sensitive=False)
@@ -179,18 +191,11 @@ def _shown(
     if row["other_image_id"] is not None:
         named = row.get("other_picture") or row["other_image_id"]
         line("or this picture", f"{named}  ({row['other_image_confidence']:.0%} sure)")
-    if audit.folder is not None and (audit.folder / REPORT).exists():
-        line("in the report", _address(audit, row))
     if decision is not None:
         line("decided", f"{decision.decision} by {decision.reviewer}")
     likely = f"{row['mismatch_probability']:.1%} likely mismatched"
     title = f"{place + 1:,} of {total:,}: {_printable(row['pair_id'])}, {likely}"
     return Panel(Group(*lines), title=Text(title), title_align="left")
-
-
-def _address(audit: Audit, row: dict[str, Any]) -> str:
-    assert audit.folder is not None
-    return f"{(audit.folder / REPORT).resolve().as_uri()}#{anchor(row['pair_id'])}"
 
 
 def _printable(text: str) -> str:
