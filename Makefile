@@ -24,7 +24,7 @@ demo: setup
 	$(BIN)/truepair demo
 
 docs: setup
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache
