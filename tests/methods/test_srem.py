@@ -20,6 +20,13 @@ def energy(row):
     return -math.log(sum(math.exp(f) for f in row))
 
 
+def mismatched_weight(logits):
+    """The mean over rows and columns of the logarithm of what their mismatches add up to."""
+    sides = (*logits, *transposed(logits))
+    mismatches = [[f for j, f in enumerate(row) if j != i % len(logits)] for i, row in enumerate(sides)]
+    return sum(-energy(row) for row in mismatches) / len(mismatches)
+
+
 def clean_rows(logits, tau):
     return [energy(row) < tau and row[i] == max(row) for i, row in enumerate(logits)]
 
@@ -135,14 +142,16 @@ def test_the_loss_is_the_printed_sum(sigmoid_batch, make_ledger, later, switches
 
 @pytest.mark.parametrize("switches", SWITCHES, ids=str)
 def test_cosines_are_stretched_to_logits(batch, make_ledger, later, switches):
-    method = SREM(energy_threshold=-8, temperature=0.3, **switches)
+    method = SREM(energy_threshold=-1, temperature=0.3, **switches)
     loss = method.loss(batch.step(later), make_ledger()).mean().detach()
     scores = batch.similarity.double()
     positive = scores.clamp(min=0) if method.answers == "scores" else scores
-    logits = (20 * (scores - 0.5)).tolist()
+    stretched = (20 * scores).tolist()
+    level = mismatched_weight(stretched)
+    logits = [[f - level for f in row] for row in stretched]
     if method.answers == "scores" and method.complementary:
-        without = SREM(energy_threshold=-8, temperature=0.3, **{**switches, "complementary": False})
-        clean = [clean_rows(side, -8) for side in (logits, transposed(logits))]
+        without = SREM(energy_threshold=-1, temperature=0.3, **{**switches, "complementary": False})
+        clean = [clean_rows(side, -1) for side in (logits, transposed(logits))]
         expected = expected_loss(logits, scores.tolist(), without)
         expected += method.complement_weight * both_complementary(positive.tolist(), clean, method)
     else:

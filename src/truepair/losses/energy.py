@@ -20,6 +20,20 @@ def energies(logits: Tensor) -> tuple[Tensor, Tensor]:
     return -logits.logsumexp(1), -logits.logsumexp(0)
 
 
+def mismatch_level(logits: Tensor) -> Tensor:
+    """How much all mismatched answers to an item together weigh, a scalar without gradient; 0 if there are none.
+
+    The mean over rows and columns of their logsumexp. Logits minus this level give energy 0 to an item that
+    nothing answers better than its mismatches, and to others minus the logarithm of 1 plus their odds.
+    """
+    if len(logits) < 2:
+        return logits.new_zeros(())
+    logits = full_precision(logits.detach())
+    own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    others = logits.masked_fill(own, -torch.inf)
+    return (others.logsumexp(1).mean() + others.logsumexp(0).mean()) / 2
+
+
 def clean_by_energy(logits: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     """Which pairs are trusted, by their image and by their text, n bools each (Eq. 2).
 

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.losses.complementary import Reading, biased_complementary
-from truepair.losses.energy import clean_by_energy, energies, energy_bound, entropy_weights, swapped_hinge
+from truepair.losses.energy import (
+    clean_by_energy,
+    energies,
+    energy_bound,
+    entropy_weights,
+    mismatch_level,
+    swapped_hinge,
+)
 from truepair.losses.infonce import matching_probabilities
 from truepair.methods.base import Method, Step
 
@@ -35,12 +42,12 @@ class SREM(Method):
     """What Eq. 12 means; see `biased_complementary`: "product" is the printed formula, "uniform" the ablation L_c*."""
     answers: Literal["probabilities", "scores"] = "probabilities"
     """What L_c looks at: matching probabilities among the batch, or S as printed, which collapses (docs/methods.md)."""
-    temperature: float = 0.05
-    """Of those probabilities."""
+    temperature: float = 0.2
+    """Of those probabilities. Their gradient vanishes with the matched one's, so it must not start near 0."""
     cosine_scale: float = 20.0
-    cosine_center: float = 0.5
     """A cosine is no logit: over 128 answers its energy stays below m_clean whatever it says. Matchers without
-    a sigmoid get F = scale (S - center), which puts matched and mismatched pairs on either side of the margins."""
+    a sigmoid get F = scale S - level, the batch's `mismatch_level`: unanswered pairs then have energy 0 = m_noisy,
+    and m_clean is a matched answer with 98 % of the probability."""
     ranking: bool = True
     """L_w, Eq. 6."""
     bounding: bool = True
@@ -72,7 +79,8 @@ class SREM(Method):
     def _logits(self, step: Step) -> Tensor:
         if step.scores.matcher.has_sigmoid:
             return step.scores.logits.float()
-        return self.cosine_scale * (step.scores.similarity - self.cosine_center)
+        stretched = self.cosine_scale * step.scores.similarity
+        return stretched - mismatch_level(stretched)
 
     def _complementary(self, similarity: Tensor, by_image: Tensor | None, by_text: Tensor | None) -> Tensor:
         """Eq. 10-13 in both directions."""
