@@ -110,6 +110,7 @@ def _template(name: str) -> jinja2.Template:
     environment.filters["percent"] = percent
     # Nothing is certain, whatever rounding makes of it.
     environment.filters["likelihood"] = lambda p: "over " + percent(0.999) if p > 0.999 else percent(p)
+    environment.filters["confidence"] = lambda p: "under " + percent(0.01, 0) if p < 0.01 else percent(p, 0)
     return environment.get_template(name)
 
 

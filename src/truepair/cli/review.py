@@ -187,15 +187,19 @@ def _shown(row: dict[str, Any], place: int, total: int, decision: Decision | Non
         line("unsupported", ", ".join(row["unsupported_words"]))
     line("picture", row.get("picture") or f"image {row['image_id']}")
     if row.get("other_text"):
-        line("fits better", f"{row['other_text']}  ({row['other_text_confidence']:.0%} sure)")
+        line("fits better", f"{row['other_text']}  ({_sure(row['other_text_confidence'])})")
     if row["other_image_id"] is not None:
         named = row.get("other_picture") or row["other_image_id"]
-        line("or this picture", f"{named}  ({row['other_image_confidence']:.0%} sure)")
+        line("or this picture", f"{named}  ({_sure(row['other_image_confidence'])})")
     if decision is not None:
         line("decided", f"{decision.decision} by {decision.reviewer}")
     likely = f"{row['mismatch_probability']:.1%} likely mismatched"
     title = f"{place + 1:,} of {total:,}: {_printable(row['pair_id'])}, {likely}"
     return Panel(Group(*lines), title=Text(title), title_align="left")
+
+
+def _sure(confidence: float) -> str:
+    return "under 1% sure" if confidence < 0.01 else f"{confidence:.0%} sure"
 
 
 def _printable(text: str) -> str:
