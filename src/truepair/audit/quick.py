@@ -5,6 +5,7 @@ from truepair.audit.proposals import contests, proposal_confidence
 from truepair.audit.result import AuditResult, Proposals, diagnostic
 from truepair.beliefs.null import flag, mismatch_probability, rank_in_null
 from truepair.beliefs.share import estimate_share
+from truepair.beliefs.siblings import swapped_share
 from truepair.beliefs.witness import Testimony, hear
 from truepair.pairs.core import Pairs
 
@@ -20,6 +21,7 @@ def quick_audit(
     heard = heard or hear(pairs, seed)
     noise = estimate_share(heard.scores, heard.null_scores, pairs.image_of, heard.null_images, seed)
     probability = mismatch_probability(heard.scores, heard.null_scores, noise.share)
+    swapped = swapped_share(pairs, heard.witness, noise, seed)
     is_mismatch = flag(probability, error_rate, noise.kind)
     texts, images = contests(pairs, heard.witness, probability)
     return AuditResult(
@@ -30,7 +32,7 @@ def quick_audit(
         is_mismatch=is_mismatch,
         share=noise.share,
         interval=(noise.low, noise.high),
-        diagnostic=diagnostic(noise),
+        diagnostic=diagnostic(noise, swapped),
         other_text=Proposals(texts.rows, proposal_confidence(texts, probability)),
         other_image=Proposals(images.rows, proposal_confidence(images, probability)),
         unsupported=unsupported_words(pairs, heard.witness),

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truepair.beliefs.share import Kind, NoiseShare
+from truepair.beliefs.siblings import Swapped
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -25,11 +26,14 @@ class Diagnostic:
     """Whether the mismatches look like random re-pairings, as the audit takes them to be. says: in a sentence.
 
     slope: how unevenly the null's lower half is found among the given scores; near 0 for random mismatches.
+    swapped_share: the share of texts that seem to be those of similar images, told by the other texts of the same
+    image; None where too few images have several texts, or nobody looked.
     """
 
     kind: Kind
     says: str
     slope: float = 0.0
+    swapped_share: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +61,20 @@ class AuditResult:
     error_rate: float
 
 
-def diagnostic(noise: NoiseShare) -> Diagnostic:
-    """What the estimate of the share says about the kind of the mismatches, in words."""
-    return Diagnostic(noise.kind, _SAYS[noise.kind], noise.slope)
+def diagnostic(noise: NoiseShare, swapped: Swapped | None = None) -> Diagnostic:
+    """What the estimate of the share says about the kind of the mismatches, in words.
+
+    swapped: what the texts of the same image say about each other, where they were asked.
+    """
+    says, share = _SAYS[noise.kind], None if swapped is None else swapped.share
+    if swapped is None or not swapped.plain or noise.kind == "undecided":
+        return Diagnostic(noise.kind, says, noise.slope, share)
+    says = (
+        f"About {swapped.share:.0%} of the texts seem to belong to similar pictures: they differ from the other texts "
+        "of their picture as texts of similar pictures do. The estimated share leaves most of these out, and they are "
+        "hard to find by picture and text alone."
+    )
+    return Diagnostic("structured", says, noise.slope, share)
 
 
 _SAYS: dict[Kind, str] = {

@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import isotonic_regression
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 
 from truepair.beliefs.share import Kind, mismatched_share
 from truepair.errors import TruepairError
 
 Array = NDArray[np.float64]
-_CELL = 0.05
+_CELL, _REACH = 0.1, 3.5
+_CURVATURE = 0.2
+"""How much the logit of the probability may bend: a standard deviation, per unit of the scale and root of its length.
+Anything between a half and twice this is about as well calibrated."""
+_STEPS = 50
 
 
 def mismatch_probability(scores: Array, null_scores: Array, share: float | None = None) -> Array:
@@ -26,33 +29,60 @@ def mismatch_probability(scores: Array, null_scores: Array, share: float | None 
 
     scores: n, of the given pairs. null_scores: m, of random re-pairings of the same items under the same model.
     share: of mismatched pairs among the given; estimated when None.
+
+    On the scale on which the null is standard normal, the logit of the probability is taken to bend little: it would
+    be a straight line if matched scores were normal there with the same spread. A line that is fitted to logits stays
+    unbiased where one that is fitted to smoothed densities would flatten, among the surest pairs.
     """
     scores, null_scores = finite(scores, "scores"), finite(null_scores, "null scores")
     share = mismatched_share(scores, null_scores) if share is None else share
-    return np.clip(share * density_ratio(scores, null_scores), 0.0, 1.0)
-
-
-def density_ratio(scores: Array, null_scores: Array) -> Array:
-    """f0(s) / f(s) at each given score, non-increasing in the score.
-
-    Isotonic regression of "null or given" on the score, both kinds having the same total weight, after both were
-    smoothed on the scale on which the null is normal. Without smoothing the lowest step is where chance left out
-    most matched pairs, and too many pairs look surely wrong.
-    """
-    edges = np.arange(-6.0, 6.0 + _CELL, _CELL)
-    # Narrower for more pairs, as for any density; given and null scores together spread over about two units.
-    width = float(np.clip(2.0 * len(scores) ** -0.2, 0.1, 0.6)) / _CELL
+    if share <= 0:
+        return np.zeros(len(scores))
+    edges = np.arange(-_REACH, _REACH + _CELL / 2, _CELL)
     placed, placed_null = _normal_scale(scores, null_scores), _normal_scale(null_scores, null_scores)
-    given, null = (
-        gaussian_filter1d(np.histogram(places, edges)[0] / len(places), width, mode="constant")
-        for places in (placed, placed_null)
-    )
-    there = given + null > 0
-    both = (given + null)[there]
-    fitted = isotonic_regression(null[there] / both, weights=both, increasing=False).x
+    given, null = (np.histogram(places, edges)[0].astype(np.float64) for places in (placed, placed_null))
+    null *= len(scores) / len(null_scores)
+    logits = _fitted_logits(given, share * null)
+    weights = given + null + 1e-9
+    falling = isotonic_regression(logits, weights=weights, increasing=False).x
     middles = (edges[1:] + edges[:-1]) / 2
-    of_given = np.interp(placed, middles[there], np.asarray(fitted, dtype=np.float64))
-    return np.asarray(of_given / np.maximum(1.0 - of_given, 1e-12))
+    return np.asarray(expit(np.interp(placed, middles, np.asarray(falling, dtype=np.float64))))
+
+
+def _fitted_logits(given: Array, mismatched: Array) -> Array:
+    """The logit of mismatched / given in every cell of the scale, smoothed.
+
+    given: counts of the given pairs, taken to be Poisson; mismatched: how many of them are expected to be mismatched.
+    The most likely logits under a normal prior on their curvature, by Fisher scoring.
+    """
+    there = mismatched > 0
+    bends = np.diff(np.eye(len(given)), 2, axis=0)
+    # The small multiple of the identity keeps the level and the slope defined where hardly any pair is.
+    prior = bends.T @ bends / (_CURVATURE**2 * _CELL**3) + 1e-6 * np.eye(len(given))
+
+    def expected(logits: Array) -> Array:
+        return np.asarray(mismatched * (1.0 + np.exp(-logits)))
+
+    def loss(logits: Array) -> float:
+        means = expected(logits)
+        fit = means[there].sum() - (given[there] * np.log(means[there])).sum()
+        return float(fit + logits @ prior @ logits / 2)
+
+    logits = np.linspace(_REACH, -_REACH, len(given))
+    current = loss(logits)
+    for _ in range(_STEPS):
+        means, change = expected(logits), -mismatched * np.exp(-logits)
+        slope = np.where(there, change * (1.0 - given / np.maximum(means, 1e-300)), 0.0) + prior @ logits
+        information = np.diag(np.where(there, change**2 / np.maximum(means, 1e-300), 0.0)) + prior
+        step = np.linalg.solve(information, slope)
+        tried = [np.clip(logits - step / 2**halving, -30.0, 30.0) for halving in range(12)]
+        better = next((new for new in tried if loss(new) < current), None)
+        if better is None:
+            break
+        logits, before, current = better, current, loss(better)
+        if before - current < 1e-6:
+            break
+    return logits
 
 
 def _normal_scale(scores: Array, null_scores: Array) -> Array:

@@ -90,6 +90,42 @@ def estimate_share(
     )
 
 
+def share_beside(
+    given: tuple[Array, NDArray[np.int64]],
+    null: tuple[Array, NDArray[np.int64]],
+    known: tuple[Array, NDArray[np.int64]],
+    known_share: float,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The share of the given scores that are of the null, where a known share of them is of another kind.
+
+    given, null, known: scores and the image of each. Gives the share and the lower end of its 95 % interval.
+    """
+    cuts = np.quantile(null[0], LEVELS)
+    rng = np.random.default_rng(seed)
+    bunch_of = _bunches(max(int(images.max()) for _, images in (given, null, known)) + 1, rng)
+    bunches = int(bunch_of.max()) + 1
+    of_given, of_null, of_known = (
+        _table(scores, cuts, bunch_of[images], bunches) for scores, images in (given, null, known)
+    )
+
+    def left(given: Array, known: Array) -> Array:
+        """The given counts without the known kind."""
+        size = given.sum(-1, keepdims=True)
+        return np.asarray(
+            given - known_share * size * known / np.maximum(known.sum(-1, keepdims=True), 1e-12)
+        )
+
+    def share(given: Array, null: Array, known: Array, overlap: Array) -> Array:
+        return (1 - known_share) * _share(_by_level(left(given, known), null, overlap))
+
+    overlap = _overlap(np.maximum(left(of_given.sum(0), of_known.sum(0)), 0.0), of_null.sum(0))
+    draws = rng.poisson(1.0, (DRAWS, bunches)).astype(np.float64)
+    drawn = share(draws @ of_given, draws @ of_null, draws @ of_known, overlap)
+    whole = share(of_given.sum(0), of_null.sum(0), of_known.sum(0), overlap)
+    return float(whole), float(np.quantile(drawn, 0.025))
+
+
 def _share(by_level: Array) -> Array:
     return np.asarray(np.clip(np.median(by_level, axis=-1), 0.0, 1.0))
 
