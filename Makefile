@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint docs clean
+.PHONY: setup demo test lint docs speed clean
 
 setup: $(VENV)/.ready
 
@@ -25,6 +25,12 @@ demo: setup
 
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+# Wants a quiet machine. For some items only: make speed ONLY="two-stage recall"
+speed: setup
+	mkdir -p runs
+	cd benchmarks && ../$(BIN)/python -m speed $(if $(ONLY),--only $(ONLY)) --json ../runs/speed.json > ../runs/speed.md
+	cat runs/speed.md
 
 clean:
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache

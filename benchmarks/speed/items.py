@@ -1,6 +1,7 @@
 """What is compared: steps of training, similarities, recall, mixtures, words; reduced sizes, for a processor."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from speed.measure import Item
 from truepair.beliefs.ledger import Ledger
 from truepair.beliefs.mixtures import fit_beta, fit_gaussian
 from truepair.evaluation.recall import recall
+from truepair.evaluation.two_stage import Size, matcher_stages, two_stage_ranks
 from truepair.losses.triplet import Negatives
 from truepair.matchers.base import lengths_to_mask
 from truepair.matchers.registry import build_matcher
@@ -25,6 +27,8 @@ from truepair.training.scores import Scores
 
 BATCH, REGIONS, WIDTH, EMBEDDING, SIMILARITY, WORDS = 128, 36, 256, 256, 64, 2000
 MARGIN = 0.2
+SHORTLIST = {"sgr": 0.1, "saf": 0.1}
+"""Shares of the candidates that the dev split asks for after training: see speed/trained.py."""
 
 
 def all_items() -> dict[str, Callable[[], Item]]:
@@ -35,6 +39,8 @@ def all_items() -> dict[str, Callable[[], Item]]:
         "SAF step": lambda: alignment_step("saf", "hardest", 2.2),
         "SGR similarity": lambda: alignment_similarity("sgr"),
         "SAF similarity": lambda: alignment_similarity("saf"),
+        "SGR similarity two-stage": lambda: two_stage_similarity("sgr"),
+        "SAF similarity two-stage": lambda: two_stage_similarity("saf"),
         "VSE-infinity + CRCL step": vse_step,
         "recall, 5,000 x 25,000": recalls,
         "Gaussian mixture, 145,000 values": gaussian,
@@ -134,6 +140,40 @@ def alignment_similarity(kind: str, images: int = 200, texts: int = 1000) -> Ite
         3,
         counted=True,
     )
+
+
+def two_stage_similarity(kind: str, images: int = 1000, texts: int = 5000, loops: int = 250) -> Item:
+    """Ranks of a test set from shortlists of a trained matcher's length, against the loop over a part of the texts."""
+    matcher = matcher_of(kind, similarity=SIMILARITY).eval()
+    regions, words, lengths = batch_of(images, texts)
+    with torch.no_grad():
+        codes = matcher.encode_images(regions), matcher.encode_texts(words, lengths)
+    stages = matcher_stages([matcher], [codes])
+    owners, size = np.arange(texts) // (texts // images), Size.of_share(SHORTLIST[kind], images, texts)
+    some = codes[0], codes[1].take(slice(0, loops))
+
+    def ours() -> list[Any]:
+        scored: list[Any] = []
+
+        def listed(rows: Any, columns: Any) -> Any:
+            scores = stages.listed(rows, columns)
+            scored.append((rows, columns, scores[0]))
+            return scores
+
+        two_stage_ranks(replace(stages, listed=listed), owners, size, shown=False)
+        return scored
+
+    @torch.inference_mode()
+    def plain() -> Tensor:
+        return reference.similarity(matcher, *some)
+
+    def difference(found: list[Any], whole: Tensor) -> float:
+        rows, columns, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        there = columns < loops
+        return float(np.abs(whole.numpy()[rows[there], columns[there]] - scores[there]).max())
+
+    name = f"{kind.upper()} similarity two-stage, {images:,} x {texts:,}"
+    return Item(name, ours, plain, difference, 15.0, 3, part=loops / texts)
 
 
 def vse_step() -> Item:
