@@ -42,6 +42,13 @@ def test_people_read_what_became_of_their_pictures(source, tmp_path, capsys):
     assert main(["inspect", str(tmp_path / "data")]) == 0
 
 
+def test_splits_that_got_no_picture_are_named(source, tmp_path, capsys):
+    assert embed(source, tmp_path / "data", "--shares", "train=0.99999,dev=0.00001,test=0") == 0
+    assert "none came to dev. Larger --shares" in capsys.readouterr().out
+    assert embed(source, tmp_path / "all", "--split", "train") == 0
+    assert "none came to" not in capsys.readouterr().out
+
+
 def test_errors_are_for_people(source, tmp_path, capsys):
     assert embed(source, tmp_path / "data", "--shares", "train=0.9") == 2
     assert "the sum must be 1" in capsys.readouterr().err

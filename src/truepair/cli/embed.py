@@ -49,18 +49,19 @@ def embed(
     from truepair.features.embed import embed_source
     from truepair.features.sources import Names
 
+    wanted = _parsed(shares)
     summary = embed_source(
         source,
         out,
         extractor=extractor,
         names=Names(captions, path_column, text_column, split_column),
         split=split,
-        shares=_parsed(shares),
+        shares=wanted,
         like=like,
         workers=workers,
         shown=not json,
     )
-    emit({"out": str(out), **summary}, as_json=json, shown=_shown(out, summary))
+    emit({"out": str(out), **summary}, as_json=json, shown=_shown(out, summary, wanted))
 
 
 def _parsed(shares: str) -> dict[str, float]:
@@ -78,7 +79,7 @@ def _parsed(shares: str) -> dict[str, float]:
     return parsed
 
 
-def _shown(out: Path, summary: dict[str, Any]) -> RenderableType:
+def _shown(out: Path, summary: dict[str, Any], shares: dict[str, float]) -> RenderableType:
     splits = table(["split", "pictures", "pairs"])
     for name, counts in summary["splits"].items():
         splits.add_row(name, f"{counts['pictures']:,}", f"{counts['pairs']:,}")
@@ -91,6 +92,10 @@ def _shown(out: Path, summary: dict[str, Any]) -> RenderableType:
             parts += [Text(), listed]
     if summary["rejects"]:
         parts += [Text(), Text(f"Each of them with its reason: {out / 'rejects.parquet'}")]
+    empty = [name for name, share in shares.items() if share and name not in summary["splits"]]
+    if empty and summary["split_rule"].startswith("by sha256"):
+        text = f"So few pictures: none came to {' and '.join(empty)}. Larger --shares help."
+        parts += [Text(), Text(text)]
     parts += [Text(), Text(f"{summary['regions']} regions of {summary['width']} numbers a picture.")]
     parts += [Text(f"Next: truepair inspect {out}")]
     return Group(*parts)
