@@ -15,7 +15,7 @@ Range = tuple[float, float]
 
 # One coordinate system for all; narrow enough that the letters stay readable on a phone.
 WIDTH, HEIGHT = 440, 264
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 10, 46
+LEFT, RIGHT, TOP, BOTTOM = 76, 12, 10, 46
 
 
 @dataclass(frozen=True, eq=False)
