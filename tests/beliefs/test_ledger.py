@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from truepair.beliefs.ledger import Ledger, Partition
+from truepair.beliefs.ledger import Ledger, Partition, without_decoys
 from truepair.errors import DataError
 
 IDS = [f"pair-{i}" for i in range(6)]
@@ -117,3 +117,17 @@ def test_a_frame_carries_the_history(ledger):
     assert history.shape == (6, 2)
     np.testing.assert_allclose(history[:, 0], expected, atol=1 / 255)
     np.testing.assert_array_equal(history[:, 1], 0)
+
+
+def test_beliefs_about_decoys_are_left_empty():
+    ledger = Ledger.blank(2, 3)
+    ledger.close_epoch()
+    frame = without_decoys(
+        ledger.frame(["a", "b", "c"], ["x", "y", "z"], [False, True, False]), np.array([0, 1, 0]) > 0
+    )
+    assert frame["decoy"].to_list() == [False, True, False]
+    assert frame["truly_mismatched"].to_list() == [False, True, False]
+    beliefs = [name for name in frame.columns if name not in ("pair_id", "text", "truly_mismatched", "decoy")]
+    assert {"loss", "clean_1", "partition_0", "correspondence_history"} <= set(beliefs)
+    for name in beliefs:
+        assert frame[name].is_null().to_list() == [False, True, False]

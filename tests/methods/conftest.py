@@ -153,6 +153,6 @@ def make_sweep() -> Callable[..., Sweep]:
     """What a look over the pairs found: losses and perhaps more, one value per pair."""
 
     def make(loss: Tensor, **values: Tensor) -> Sweep:
-        return Sweep({"loss": loss, **values}, -loss, torch.zeros(len(loss), 2))
+        return Sweep({"loss": loss, **values}, -loss, torch.zeros(len(loss), dtype=torch.bool))
 
     return make

@@ -187,3 +187,17 @@ def test_the_ledger_has_a_row_for_every_pair_with_its_truth(tiny_data, tmp_path,
     )
     assert json.dumps(beliefs, allow_nan=False)
     assert Run(run.folder).finished
+
+
+@pytest.mark.parametrize("method", ["ncr", "gsl", "recon"])
+def test_the_repairing_division_trains_on_decoys_and_says_nothing_about_them(
+    tiny_data, tmp_path, quick, method
+):
+    run = fit(tiny_data, method, out=tmp_path / "run", noise=0.4, division="repairing", **quick())
+    ledger, given = run.ledger(), training_pairs(TrainConfig.from_json(run.config["config"]))
+    decoys = ledger["decoy"].to_numpy()
+    assert 10 <= decoys.sum() <= 20
+    assert ledger["truly_mismatched"].to_list() == given.mismatched.tolist(), "the truth of the given pairs"
+    assert ledger["clean"].is_null().to_list() == decoys.tolist()
+    found = run.metrics[-1]["beliefs"]["by_division"]
+    assert found["pairs"] == 200 - decoys.sum()

@@ -162,7 +162,7 @@ def loss_chart(run: "Run", name: str) -> Chart | None:
     """The losses of a finished run's pairs with the two Gaussians that methods divide them by."""
     if not run.finished:
         return None
-    losses = normalise(run.ledger()["loss"].cast(pl.Float64).to_numpy())
+    losses = normalise(run.ledger()["loss"].drop_nulls().cast(pl.Float64).to_numpy())
     counts, edges = np.histogram(losses, bins=50, range=(0, 1))
     mixture = fit_gaussian(losses)
     middle = (edges[1:] + edges[:-1]) / 2

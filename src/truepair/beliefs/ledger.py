@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -115,6 +117,14 @@ class Ledger:
                 scale = 1.0 if name == "loss" else 1 / 255
                 columns[f"{name}_history"] = (history * scale).numpy()
         return pl.DataFrame(columns)
+
+
+def without_decoys(frame: pl.DataFrame, decoys: NDArray[np.bool_]) -> pl.DataFrame:
+    """A ledger's frame with a column that names the decoys, whose beliefs are not about the given pair: left empty."""
+    known = ("pair_id", "text", "truly_mismatched")
+    marked = frame.with_columns(decoy=pl.Series(decoys))
+    beliefs = pl.all().exclude(*known, "decoy")
+    return marked.with_columns(pl.when(~pl.col("decoy")).then(beliefs))
 
 
 def _read_epoch(path: Path) -> dict[str, Tensor]:

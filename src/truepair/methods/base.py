@@ -32,13 +32,13 @@ class Stream:
 class Sweep:
     """What one look over all pairs in evaluation mode found out about one network.
 
-    values: per-pair values by name, among them "loss". scores: similarity of every pair. null_scores:
-    similarities of random re-pairings (pairs x few) of the same batches, images and texts of different pairs.
+    values: per-pair values by name, among them "loss". scores: similarity of every pair. decoys: which pairs were
+    re-paired on purpose before training, n bools; none in most runs.
     """
 
     values: Mapping[str, Tensor]
     scores: Tensor
-    null_scores: Tensor
+    decoys: Tensor
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from truepair.beliefs.divide import split_by_posterior
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.beliefs.mixtures import fit_beta, fit_gaussian, normalise
 from truepair.beliefs.null import mismatch_probability
+from truepair.beliefs.share import mismatched_share
+from truepair.errors import TruepairError
 from truepair.methods.base import Division, Stream, Sweep
 
 
@@ -26,12 +28,16 @@ def beta_division(sweep: Sweep) -> NDArray[np.float64]:
 
 
 def repairing_division(sweep: Sweep) -> NDArray[np.float64]:
-    """One minus the mismatch probability under the known distribution of random re-pairings.
+    """One minus the mismatch probability under the known distribution of re-paired pairs: that of the decoys.
 
-    Unlike a mixture it does not need to split what is not divided: without noise nearly every pair is clean.
+    Unlike a mixture it does not need to split what is not divided: without noise nearly every pair is clean. Decoys
+    are judged like all other pairs, so that they go on being trained on as those are.
     """
-    nulls = sweep.null_scores[sweep.null_scores.isfinite()]
-    return 1 - mismatch_probability(sweep.scores.double().numpy(), nulls.double().numpy())
+    scores, decoys = sweep.scores.double().numpy(), sweep.decoys.numpy()
+    if not decoys.any():
+        raise TruepairError("The re-pairing division needs decoys among the pairs; these have none.")
+    share = mismatched_share(scores[~decoys], scores[decoys])
+    return 1 - mismatch_probability(scores, scores[decoys], share)
 
 
 def divide_each(sweeps: Sequence[Sweep], ledger: Ledger, division: Division, threshold: float) -> None:

@@ -7,21 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from truepair.beliefs.ledger import Ledger
+from truepair.beliefs.ledger import Ledger, without_decoys
 from truepair.beliefs.witness import witness_prior
 from truepair.errors import TruepairError
 from truepair.matchers.base import Matcher
 from truepair.matchers.registry import build_matcher, find_matcher
-from truepair.methods.base import Division, Method
+from truepair.methods.base import Method
 from truepair.methods.divisions import repairing_division
 from truepair.methods.registry import find_method
 from truepair.pairs.augment import Augmentation
 from truepair.pairs.batch import BatchReader
 from truepair.pairs.core import Pairs
+from truepair.pairs.decoys import with_decoys
 from truepair.pairs.noise import Noise, apply_noise_file, make_noise
 from truepair.pairs.readers import find_splits, load_pairs
 from truepair.pairs.vocabulary import Vocabulary
@@ -32,6 +34,9 @@ from truepair.training.run import Run, versions, write_text
 from truepair.training.schedule import Schedule, preset, preset_values, seed_for
 from truepair.training.telling import Telling
 from truepair.training.tracking import check_tensorboard
+
+# Keeps the choice of decoys apart from everything else that the run's seed decides.
+DECOYS = 2
 
 
 def fit(
@@ -194,6 +199,9 @@ def _accelerator() -> Accelerator:
 def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator, quiet: bool) -> Run:
     if config.tensorboard:
         check_tensorboard()
+    given, decoys = pairs, np.zeros(len(pairs), dtype=np.bool_)
+    if config.division == "repairing":
+        pairs, decoys = with_decoys(given, seed_for(config.seed, DECOYS) % 2**32)
     vocabulary = run.vocabulary()
     method, schedule = config.method, config.schedule
     trainer = Trainer(
@@ -206,7 +214,8 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
         accelerator=accelerator,
         telling=Telling(schedule.epochs * method.networks, quiet=quiet or not accelerator.is_main_process),
         validation=_validation(config, vocabulary),
-        division=_division(config),
+        decoys=torch.from_numpy(decoys),
+        division=repairing_division if config.division == "repairing" else None,
         augmentation=_augmentation(config, vocabulary),
         seed=config.seed,
         precision=config.precision,
@@ -217,14 +226,11 @@ def _work(run: Run, config: TrainConfig, pairs: Pairs, accelerator: Accelerator,
     with trainer.telling:
         trainer.train()
     if accelerator.is_main_process:
-        mismatched = None if pairs.mismatched is None else pairs.mismatched.tolist()
-        run.write_ledger(trainer.ledger.frame(pairs.ids, pairs.texts, mismatched))
+        mismatched = None if given.mismatched is None else given.mismatched.tolist()
+        frame = trainer.ledger.frame(given.ids, given.texts, mismatched)
+        run.write_ledger(without_decoys(frame, decoys) if decoys.any() else frame)
     accelerator.wait_for_everyone()
     return run
-
-
-def _division(config: TrainConfig) -> Division | None:
-    return repairing_division if config.division == "repairing" else None
 
 
 def _augmentation(config: TrainConfig, vocabulary: Vocabulary | None) -> Augmentation | None:

@@ -57,6 +57,7 @@ class Position:
 class Trainer:
     """Trains one run from wherever it stands to its end.
 
+    decoys: which pairs were re-paired on purpose, n bools.
     fresh_networks: makes the networks of a piece. networks: the present ones, on the accelerator's device.
     """
 
@@ -68,6 +69,7 @@ class Trainer:
     fresh_networks: Callable[[int], list[Matcher]]
     accelerator: Accelerator
     telling: Telling
+    decoys: Tensor
     validation: BatchReader | None = None
     division: Division | None = None
     augmentation: Augmentation | None = None
@@ -272,17 +274,15 @@ class Trainer:
         network = self.networks[number]
         # Both networks see the same batches, composed anew in each epoch.
         plan = self._batches(torch.arange(self.ledger.loss.shape[1]), clock.epoch, SWEEP_ORDER)
-        image_of = torch.from_numpy(self.reader.pairs.image_of)
 
-        def scored() -> Iterator[tuple[Tensor, Tensor, Scores]]:
+        def scored() -> Iterator[tuple[Tensor, Scores]]:
             with Prefetcher(self._share(rows) for rows in plan) as batches:
                 for rows, (batch, lengths) in zip(plan, batches, strict=True):
-                    pairs = torch.from_numpy(rows)
                     batch, lengths = batch.to(self.accelerator.device), lengths.to(self.accelerator.device)
-                    yield pairs, image_of[pairs], self._scores(network, batch, lengths)
+                    yield torch.from_numpy(rows), self._scores(network, batch, lengths)
 
         with evaluating(network):
-            return sweep(self.method, scored(), self.ledger.loss.shape[1])
+            return sweep(self.method, scored(), self.decoys)
 
     # Beginnings and ends
 
@@ -303,7 +303,7 @@ class Trainer:
             "loss": [
                 total / max(steps, 1) for total, steps in zip(position.loss_sums, position.steps, strict=True)
             ],
-            "beliefs": describe_beliefs(self.ledger, self.reader.pairs.mismatched),
+            "beliefs": describe_beliefs(self.ledger, self.reader.pairs.mismatched, self.decoys),
         }
         if self.validation is not None:
             entry["validation"] = evaluate_networks(self.networks, self.validation, shown=False)

@@ -14,6 +14,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.evaluation.identification import auc, identification
@@ -70,18 +71,25 @@ class Telling:
         self._progress.console.print(f"{line}  {spent:.1f} s{'  *' if entry['best'] else ''}", soft_wrap=True)
 
 
-def describe_beliefs(ledger: Ledger, mismatched: NDArray[np.bool_] | None) -> dict[str, Any]:
-    """How much of the data is believed, and where the truth is known, how well wrong pairs are told apart."""
-    label = ledger.correspondence.mean(0).numpy()
+def describe_beliefs(ledger: Ledger, mismatched: NDArray[np.bool_] | None, decoys: Tensor) -> dict[str, Any]:
+    """How much of the data is believed, and where the truth is known, how well wrong pairs are told apart.
+
+    decoys: n bools, pairs that are not the data's own and do not count.
+    """
+    own = ~decoys
+    if mismatched is not None:
+        mismatched = mismatched[own.numpy()]
+    label = ledger.correspondence[:, own].mean(0).numpy()
     described: dict[str, Any] = {"mean_correspondence": float(label.mean())}
-    divided = bool((ledger.partition != int(Partition.UNDIVIDED)).any())
+    partition = ledger.partition[:, own]
+    divided = bool((partition != int(Partition.UNDIVIDED)).any())
     if divided:
-        noisy = (ledger.partition == int(Partition.NOISY)).float().mean(0).numpy()
+        noisy = (partition == int(Partition.NOISY)).float().mean(0).numpy()
         described["clean_share"] = float(1 - noisy.mean())
     if mismatched is not None:
         described["by_labels"] = asdict(identification(1 - label, mismatched))
         if divided:
-            clean = ledger.clean.mean(0).numpy()
+            clean = ledger.clean[:, own].mean(0).numpy()
             described["by_division"] = asdict(identification(noisy >= 0.5, mismatched))
             described["by_division"]["auc"] = auc(1 - clean, mismatched)
     return described
