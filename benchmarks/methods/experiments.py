@@ -66,7 +66,8 @@ SWITCHES = {
         "L_w only": ("no-galc", "no-foa2", "no-sct"),
         "GALC": ("no-foa2", "no-sct"),
         "GALC + FoA2": ("no-sct",),
-        "GALC, printed labels": ("label-form raw",),
+        "printed labels": ("label-form raw",),
+        "hardest negatives": ("negatives hardest",),
         "raw image side": ("anchor-images raw",),
         "anchor memory 1024": ("anchor-memory 1024",),
     },
@@ -94,6 +95,8 @@ SWITCHES = {
         "linear margin": ("soft-margin linear",),
         "sine margin": ("soft-margin sine",),
         "published predictions": ("separate-predictions",),
+        "hardest negatives": ("negatives hardest",),
+        "noisy pairs in the second half": ("noisy-after 0.5",),
     },
 }
 
