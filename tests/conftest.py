@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# Before numpy and torch start: the tensors of tests are small, the tests themselves run side by side, and threads
+# that wait for each other on a busy machine take many times as long as one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings
