@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 
 from truepair.evaluation.calibration import SHARES, Calibration, calibrate, difference
 from truepair.evaluation.recall import Ranks, ranks
@@ -19,12 +18,12 @@ def noisy(noise, seed=0):
 
 def looked_up(rough, *exact):
     listed = lambda rows, columns: np.stack([matrix[rows, columns] for matrix in exact])  # noqa: E731
-    return Stages(torch.from_numpy(rough), torch.eye(200), listed)
+    return Stages(40, 200, lambda rows, columns: rough[rows][:, columns], listed)
 
 
-def worst_at(share, rough, exact):
+def loss_at(share, rough, exact):
     ((found,), _) = two_stage_ranks(looked_up(rough, exact), IMAGE_OF, Size.of_share(share, 40, 200))
-    return difference(ranks(exact, IMAGE_OF), found).worst
+    return difference(ranks(exact, IMAGE_OF), found).loss
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
@@ -33,10 +32,10 @@ def test_the_smallest_adequate_share_is_picked(noise, bound):
     exact, rough = noisy(noise)
     chosen = calibrate(looked_up(rough, exact), [exact], IMAGE_OF, bound)
     place = SHARES.index(chosen.share)
-    assert all(worst_at(share, rough, exact) <= bound / 2 for share in SHARES[place:])
+    assert all(loss_at(share, rough, exact) <= bound / 2 for share in SHARES[place:])
     if place:
-        assert worst_at(SHARES[place - 1], rough, exact) > bound / 2
-    assert max(chosen.lost, abs(chosen.gained - chosen.lost)) == worst_at(chosen.share, rough, exact)
+        assert loss_at(SHARES[place - 1], rough, exact) > bound / 2
+    assert chosen.lost - chosen.gained == loss_at(chosen.share, rough, exact)
     assert (chosen.bound, chosen.allowed, chosen.images, chosen.texts) == (bound, bound / 2, 40, 200)
     assert chosen.size == Size.of_share(chosen.share, 40, 200)
 
@@ -55,7 +54,7 @@ def test_the_margin_is_kept_back():
     exact, rough = noisy(1.0)
     stages = looked_up(rough, exact)
     strict, loose = (calibrate(stages, [exact], IMAGE_OF, 20.0, margin=margin) for margin in (0.9, 0.0))
-    assert strict.lost <= strict.allowed == pytest.approx(2.0)
+    assert strict.lost - strict.gained <= strict.allowed == pytest.approx(2.0)
     assert strict.share > loose.share
 
 
@@ -63,26 +62,25 @@ def test_useless_vectors_list_everything():
     exact, _ = noisy(0.0)
     rough = np.random.default_rng(9).standard_normal((40, 200)).astype(np.float32)
     chosen = calibrate(looked_up(rough, exact), [exact], IMAGE_OF, bound=0.0)
-    assert worst_at(chosen.share, rough, exact) == 0
+    assert loss_at(chosen.share, rough, exact) <= 0
     assert chosen.share > 0.5
 
 
 def test_the_worst_of_several_scorers_counts():
-    (easy, rough), (hard, _) = noisy(0.2), noisy(0.0, seed=1)
-    alone = calibrate(looked_up(rough, easy), [easy], IMAGE_OF, 5.0)
-    both = calibrate(looked_up(rough, easy, hard), [easy, hard], IMAGE_OF, 5.0)
+    exact, rough = noisy(2.0)
+    alone = calibrate(looked_up(rough, rough), [rough], IMAGE_OF, 1.0)
+    both = calibrate(looked_up(rough, rough, exact), [rough, exact], IMAGE_OF, 1.0)
     assert both.share > alone.share
 
 
-def test_what_is_lost_is_not_set_off_against_gains():
+def test_what_is_lost_and_gained_is_told_apart():
     exact = Ranks(np.array([0, 3, 20, -1]), np.array([4, 10]))
     found = Ranks(np.array([1, 3, 9, -1]), np.array([12, 0]))
     hits = difference(exact, found)
     # i2t, three queries: one loses R@1, one gains R@10. t2i, two: one loses R@5 and R@10, one gains all three.
     assert hits.lost == pytest.approx(100 / 3 + 2 * 50)
     assert hits.gained == pytest.approx(100 / 3 + 3 * 50)
-    assert hits.worst == hits.lost
-    assert hits.gained - hits.lost == pytest.approx(found.retrieval().rsum - exact.retrieval().rsum)
+    assert hits.loss == pytest.approx(exact.retrieval().rsum - found.retrieval().rsum)
 
 
 def test_sizes_of_other_sets():

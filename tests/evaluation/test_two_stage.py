@@ -20,8 +20,7 @@ class LookUp:
 
     def __init__(self, rough, *exact):
         self.exact, self.sizes, self.scored = exact, [], np.zeros(rough.shape, int)
-        # Products with unit vectors are the entries themselves.
-        self.stages = Stages(torch.from_numpy(rough), torch.eye(rough.shape[1]), self)
+        self.stages = Stages(*rough.shape, lambda rows, columns: rough[rows][:, columns], self)
 
     def __call__(self, rows, columns):
         np.add.at(self.scored, (rows, columns), 1)

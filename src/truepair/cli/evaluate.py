@@ -31,8 +31,8 @@ def evaluate(
         checkpoint: the epoch that was best on the validation split, or the last one.
         data: another data set of the same kind of features; default: the one the run was trained on.
         memory_limit: MiB that one block of similarities may take.
-        two_stage: score shortlists by global vectors only, so long that the dev split's rSum hardly changes.
-        loss: how much of rSum --two-stage may lose; half of it on the dev split, the rest is kept back as a margin.
+        two_stage: score only shortlists that cheap vectors make, so long that little of rSum is lost.
+        loss: how much of rSum --two-stage may lose: half of it on the dev split, the rest is a margin.
         json: print JSON.
     """
     from truepair.evaluation.runs import evaluate_run
@@ -58,8 +58,8 @@ def _caption(result: dict[str, Any]) -> str:
         measured = stages["calibration"]
         caption += (
             f"; two-stage: {stages['images_per_text']} images a text, {stages['texts_per_image']} texts an image,"
-            f" {stages['scored']:.1%} of the pairs scored; on the dev split rSum lost {measured['lost']:.2f}"
-            f" and gained {measured['gained']:.2f} (bound {measured['bound']:g})"
+            f" {stages['scored']:.1%} of the pairs scored by {stages['first_stage']}; on the dev split rSum"
+            f" lost {measured['lost']:.2f} and gained {measured['gained']:.2f} (bound {measured['bound']:g})"
         )
     found = result["identification"]
     return (

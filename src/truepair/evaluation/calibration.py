@@ -28,14 +28,14 @@ class Difference(NamedTuple):
     gained: float
 
     @property
-    def worst(self) -> float:
-        """The larger of what is lost, not set off against gains, and the change of rSum in either direction."""
-        return max(self.lost, abs(self.gained - self.lost))
+    def loss(self) -> float:
+        """By how much rSum falls; below 0 where it rises."""
+        return self.lost - self.gained
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The shortest list that changed the validation data's rSum by no more than allowed.
+    """The shortest list that cost the validation data's rSum no more than allowed.
 
     share: of all candidates. size: on the validation data, of `images` images and `texts` texts. lost, gained: of
     rSum there; of several scorers, those of the worst. allowed: the bound times 1 - margin.
@@ -72,7 +72,7 @@ def calibrate(
     margin: float = 0.5,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Calibration:
-    """The smallest of `SHARES` that, like all larger ones, changes rSum by at most bound * (1 - margin).
+    """The smallest of `SHARES` that, like all larger ones, costs at most bound * (1 - margin) of rSum.
 
     exact: one matrix of exact scores, images x texts, for every scorer that shares the shortlists. margin: what is kept
     back for data that is not the validation data.
@@ -86,8 +86,8 @@ def calibrate(
     for share in reversed(SHARES[:-1]):
         size = Size.of_share(share, n, m)
         found = two_stage_ranks(looked_up, owners, size, memory_limit, shown=False).ranks
-        worst = max((difference(a, b) for a, b in zip(whole, found, strict=True)), key=lambda d: d.worst)
-        if worst.worst > allowed:
+        worst = max((difference(a, b) for a, b in zip(whole, found, strict=True)), key=lambda d: d.loss)
+        if worst.loss > allowed:
             break
         best = replace(best, share=share, size=size, lost=worst.lost, gained=worst.gained)
     return best
@@ -100,6 +100,6 @@ def difference(exact: Ranks, found: Ranks) -> Difference:
         asked: Integers = np.flatnonzero(a >= 0)
         for k in (1, 5, 10):
             before, after = a[asked] < k, b[asked] < k
-            lost += 100.0 * np.count_nonzero(before & ~after) / len(asked)
-            gained += 100.0 * np.count_nonzero(after & ~before) / len(asked)
+            lost += 100.0 * int(np.count_nonzero(before & ~after)) / len(asked)
+            gained += 100.0 * int(np.count_nonzero(after & ~before)) / len(asked)
     return Difference(lost, gained)

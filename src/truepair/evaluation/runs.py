@@ -6,15 +6,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from truepair.evaluation.calibration import Calibration
-from truepair.evaluation.networks import calibrate_networks, evaluate_networks, evaluate_two_stage
+from truepair.evaluation.first_stage import FirstStage
+from truepair.evaluation.networks import (
+    Shortlists,
+    calibrate_networks,
+    evaluate_networks,
+    evaluate_two_stage,
+)
 from truepair.evaluation.similarity import MEMORY_LIMIT
 from truepair.evaluation.two_stage import Size
 from truepair.matchers.base import Matcher
 from truepair.pairs.batch import BatchReader
 from truepair.pairs.readers import load_pairs
+from truepair.training import checkpoints
 from truepair.training.fit import load_networks
-from truepair.training.run import Run, versions, write_text
+from truepair.training.run import Run, versions
 
 
 def evaluate_run(
@@ -29,7 +38,7 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Recalls by network and of the ensemble, and identification of the wrong pairs where the truth is known.
 
-    two_stage: score shortlists only, so long that rSum changes by no more than this on the dev split; None scores
+    two_stage: score shortlists only, so long that no more than this of rSum is lost; None scores
     every pair.
     The result carries what its numbers depend on: the run's seed and config, the data's hashes, versions.
     """
@@ -42,8 +51,8 @@ def evaluate_run(
         measured = evaluate_networks(networks, reader, protocol, memory_limit)
     else:
         validation = BatchReader(load_pairs(data or config["data"], "dev"), run.vocabulary())
-        calibration = _calibration(run, networks, epoch, validation, two_stage, memory_limit)
-        measured = evaluate_two_stage(networks, reader, calibration, protocol, memory_limit)
+        shortlists = _shortlists(run, networks, epoch, validation, two_stage, memory_limit)
+        measured = evaluate_two_stage(networks, reader, shortlists, protocol, memory_limit)
     return {
         **measured,
         "mode": "exact" if two_stage is None else "two-stage",
@@ -61,25 +70,35 @@ def evaluate_run(
     }
 
 
-def _calibration(
+def _shortlists(
     run: Run,
     networks: Sequence[Matcher],
     epoch: int,
     validation: BatchReader,
     bound: float,
     memory_limit: int,
-) -> Calibration:
+) -> Shortlists:
     """Measured once for an epoch, a bound and a dev split, since it needs all scores there; then kept with the run."""
-    path = run.folder / "two_stage.json"
+    path = run.folder / "two_stage.safetensors"
     made_for = {"epoch": epoch, "bound": bound, "data": validation.pairs.provenance.describe()}
     if path.exists():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["made_for"] == json.loads(json.dumps(made_for)):
-            values = kept["calibration"]
-            return Calibration(**{**values, "size": Size(*values["size"])})
-    calibration = calibrate_networks(networks, validation, bound, memory_limit)
-    write_text(path, json.dumps({"made_for": made_for, "calibration": asdict(calibration)}, indent=1) + "\n")
-    return calibration
+        kept = checkpoints.read(path)
+        if kept.facts["made_for"] == json.loads(json.dumps(made_for)):
+            values = kept.facts["calibration"]
+            first = (
+                FirstStage(**{name: x.numpy() for name, x in kept.tensors.items()}) if kept.tensors else None
+            )
+            return Shortlists(Calibration(**{**values, "size": Size(*values["size"])}), first)
+    found = calibrate_networks(networks, validation, bound, memory_limit)
+    tensors = {} if found.first_stage is None else vars(found.first_stage)
+    checkpoints.write(
+        path,
+        checkpoints.Checkpoint(
+            {name: torch.from_numpy(x) for name, x in tensors.items()},
+            {"made_for": made_for, "calibration": asdict(found.calibration)},
+        ),
+    )
+    return found
 
 
 def identification_of(run: Run) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Similarity in two stages: global vectors make a shortlist of every query, exact scores rank it.
+"""Similarity in two stages: products of vectors make a shortlist of every query, exact scores rank it.
 
 A pair is listed if its text is among the image's best by the vectors, or its image among the text's best. Every
 listed pair is scored once, exactly, and counts in both directions. So every query has an order of all items: those
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from truepair.errors import TruepairError
 from truepair.evaluation.recall import Integers, Ranks, as_array, checked_image_of
-from truepair.evaluation.similarity import MEMORY_LIMIT
+from truepair.evaluation.similarity import MEMORY_LIMIT, Rows
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.progress import track
 
@@ -35,38 +35,41 @@ _SHOWN_BLOCKS = 50  # so that the bar of a long search moves
 class Stages:
     """Both stages' scores of a set.
 
-    images: n x d, texts: m x d, whose products rank roughly. listed: the exact scores of image rows[p] with text
-    columns[p], s x p: of one scorer or of several that share the shortlist.
+    rough: first-stage scores of some images with some texts, rows x columns. listed: the exact scores of image rows[p]
+    with text columns[p], s x p: of one scorer or of several that share the shortlist.
     """
 
-    images: Tensor
-    texts: Tensor
+    n_images: int
+    n_texts: int
+    rough: Callable[[Rows, Rows], Scores]
     listed: Callable[[Integers, Integers], Scores]
 
     def take(self, images: Integers, texts: Integers) -> "Stages":
         """The stages of these images and texts alone."""
         return Stages(
-            self.images[_index(images, self.images)],
-            self.texts[_index(texts, self.texts)],
+            len(images),
+            len(texts),
+            lambda rows, columns: self.rough(images[rows], texts[columns]),
             lambda rows, columns: self.listed(images[rows], texts[columns]),
         )
 
-    def rough(self, rows: slice | Integers, columns: slice | Integers) -> Scores:
-        """First-stage scores, rows x columns."""
-        found = self.images[_places(rows, self.images)] @ self.texts[_places(columns, self.texts)].T
-        return as_array(found)
 
+def matcher_stages(
+    matchers: Sequence[Matcher],
+    codes: Sequence[tuple[ImageCodes, TextCodes]],
+    vectors: tuple[Tensor, Tensor] | None = None,
+) -> Stages:
+    """Encoded items of one or several networks, which share one shortlist.
 
-def matcher_stages(matchers: Sequence[Matcher], codes: Sequence[tuple[ImageCodes, TextCodes]]) -> Stages:
-    """Encoded items of one or several networks, which share one shortlist: by the sum of their vectors' products.
-
-    Scores are those of every network in its row, and of their mean in a last row if there are several.
+    vectors: of images and texts, whose products are the first stage; by default the networks' global ones side by
+    side. Scores are those of every network in its row, and of their mean in a last row if there are several.
     """
     if any(matcher.training for matcher in matchers):
         raise TruepairError("A matcher is in training mode. Call matcher.eval() first.")
-    with torch.inference_mode():
-        images = [matcher.image_vectors(i) for matcher, (i, _) in zip(matchers, codes, strict=True)]
-        texts = [matcher.text_vectors(t) for matcher, (_, t) in zip(matchers, codes, strict=True)]
+    images, texts = global_vectors(matchers, codes) if vectors is None else vectors
+
+    def rough(rows: Rows, columns: Rows) -> Scores:
+        return as_array(images[_places(rows, images)] @ texts[_places(columns, texts)].T)
 
     def listed(rows: Integers, columns: Integers) -> Scores:
         with torch.inference_mode():
@@ -77,7 +80,17 @@ def matcher_stages(matchers: Sequence[Matcher], codes: Sequence[tuple[ImageCodes
         found = np.stack([as_array(score) for score in scores])
         return found if len(found) == 1 else np.concatenate([found, found.mean(axis=0, keepdims=True)])
 
-    return Stages(torch.cat(images, dim=1), torch.cat(texts, dim=1), listed)
+    return Stages(len(images), len(texts), rough, listed)
+
+
+def global_vectors(
+    matchers: Sequence[Matcher], codes: Sequence[tuple[ImageCodes, TextCodes]]
+) -> tuple[Tensor, Tensor]:
+    """Of all networks side by side: their products are the sum of the networks' cosines."""
+    with torch.inference_mode():
+        images = [matcher.image_vectors(i) for matcher, (i, _) in zip(matchers, codes, strict=True)]
+        texts = [matcher.text_vectors(t) for matcher, (_, t) in zip(matchers, codes, strict=True)]
+    return torch.cat(images, dim=1), torch.cat(texts, dim=1)
 
 
 class Size(NamedTuple):
@@ -107,7 +120,7 @@ def two_stage_ranks(
 
     Items tied at the end of a shortlist all belong to it, so that ranks do not depend on the order of the data.
     """
-    n, m = len(stages.images), len(stages.texts)
+    n, m = stages.n_images, stages.n_texts
     owners = checked_image_of(image_of, n, m)
     lists = _Lists.of(stages, size, memory_limit)
     # Own pairs first: the ranks are measured against them. They are not scored again.
@@ -153,7 +166,7 @@ class _Lists:
 
     @classmethod
     def of(cls, stages: Stages, size: Size, memory_limit: int) -> "_Lists":
-        n, m = len(stages.images), len(stages.texts)
+        n, m = stages.n_images, stages.n_texts
         blocks = _slices(n, min(memory_limit // (_PAIR_BYTES * m), ceil(n / _SHOWN_BLOCKS)))
         of_image = [_kth_largest(stages.rough(rows, slice(0, m)), size.texts) for rows in blocks]
         columns = _slices(m, memory_limit // (_PAIR_BYTES * n))
@@ -238,7 +251,7 @@ def _slices(n: int, length: int) -> list[slice]:
     return [slice(start, min(start + max(1, length), n)) for start in range(0, n, max(1, length))]
 
 
-def _places(rows: slice | Integers, like: Tensor) -> slice | Tensor:
+def _places(rows: Rows, like: Tensor) -> slice | Tensor:
     return rows if isinstance(rows, slice) else _index(rows, like)
 
 
