@@ -30,14 +30,24 @@ def loss_at(share, rough, exact):
 @pytest.mark.parametrize("bound", [0.5, 5.0, 30.0])
 def test_the_smallest_adequate_share_is_picked(noise, bound):
     exact, rough = noisy(noise)
-    chosen = calibrate(looked_up(rough, exact), [exact], IMAGE_OF, bound)
+    chosen = calibrate(looked_up(rough, exact), [exact], IMAGE_OF, bound, longer=0)
     place = SHARES.index(chosen.share)
-    assert all(loss_at(share, rough, exact) <= bound / 2 for share in SHARES[place:])
+    assert all(loss_at(share, rough, exact) <= bound for share in SHARES[place:])
     if place:
-        assert loss_at(SHARES[place - 1], rough, exact) > bound / 2
+        assert loss_at(SHARES[place - 1], rough, exact) > bound
     assert chosen.lost - chosen.gained == loss_at(chosen.share, rough, exact)
-    assert (chosen.bound, chosen.allowed, chosen.images, chosen.texts) == (bound, bound / 2, 40, 200)
+    assert (chosen.bound, chosen.images, chosen.texts) == (bound, 40, 200)
     assert chosen.size == Size.of_share(chosen.share, 40, 200)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 50])
+def test_lists_are_longer_than_they_had_to_be(steps):
+    exact, rough = noisy(1.0)
+    stages = looked_up(rough, exact)
+    shortest = calibrate(stages, [exact], IMAGE_OF, 5.0, longer=0)
+    chosen = calibrate(stages, [exact], IMAGE_OF, 5.0, longer=steps)
+    assert SHARES.index(chosen.share) == min(SHARES.index(shortest.share) + steps, len(SHARES) - 1)
+    assert chosen.lost - chosen.gained == pytest.approx(loss_at(chosen.share, rough, exact))
 
 
 def test_rougher_vectors_need_longer_lists_and_a_looser_bound_shorter_ones():
@@ -48,14 +58,6 @@ def test_rougher_vectors_need_longer_lists_and_a_looser_bound_shorter_ones():
     assert share(0.5, 1.0) < share(2.0, 1.0)
     assert share(1.0, 30.0) < share(1.0, 1.0)
     assert share(0.0, 1.0) < 0.2
-
-
-def test_the_margin_is_kept_back():
-    exact, rough = noisy(1.0)
-    stages = looked_up(rough, exact)
-    strict, loose = (calibrate(stages, [exact], IMAGE_OF, 20.0, margin=margin) for margin in (0.9, 0.0))
-    assert strict.lost - strict.gained <= strict.allowed == pytest.approx(2.0)
-    assert strict.share > loose.share
 
 
 def test_useless_vectors_list_everything():
@@ -84,7 +86,7 @@ def test_what_is_lost_and_gained_is_told_apart():
 
 
 def test_sizes_of_other_sets():
-    chosen = Calibration(0.1, Size(50, 250), 0.1, 0.0, 0.3, 0.15, 500, 2500)
+    chosen = Calibration(0.1, Size(50, 250), 0.1, 0.0, 0.3, 500, 2500)
     assert chosen.size_for(500, 2500) == (50, 250)
     assert chosen.size_for(1000, 5000) == (100, 500)
     assert chosen.size_for(100, 500) == (50, 250)  # not shorter

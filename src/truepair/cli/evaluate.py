@@ -32,7 +32,7 @@ def evaluate(
         data: another data set of the same kind of features; default: the one the run was trained on.
         memory_limit: MiB that one block of similarities may take.
         two_stage: score only shortlists that cheap vectors make, so long that little of rSum is lost.
-        loss: how much of rSum --two-stage may lose: half of it on the dev split, the rest is a margin.
+        loss: how much of rSum --two-stage may lose, measured on the dev split.
         json: print JSON.
     """
     from truepair.evaluation.runs import evaluate_run

@@ -35,10 +35,10 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The shortest list that cost the validation data's rSum no more than allowed.
+    """How long shortlists have to be, and what they cost the validation data.
 
     share: of all candidates. size: on the validation data, of `images` images and `texts` texts. lost, gained: of
-    rSum there; of several scorers, those of the worst. allowed: the bound times 1 - margin.
+    rSum there, by lists of this size; of several scorers, those of the one that loses most. bound: what was allowed.
     """
 
     share: float
@@ -46,7 +46,6 @@ class Calibration:
     lost: float
     gained: float
     bound: float
-    allowed: float
     images: int
     texts: int
 
@@ -69,28 +68,27 @@ def calibrate(
     exact: Sequence[Scores],
     image_of: ArrayLike,
     bound: float = BOUND,
-    margin: float = 0.5,
+    longer: int = 1,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Calibration:
-    """The smallest of `SHARES` that, like all larger ones, costs at most bound * (1 - margin) of rSum.
+    """The smallest of `SHARES` that, like all larger ones, costs no more than the bound; and for safety a larger one.
 
-    exact: one matrix of exact scores, images x texts, for every scorer that shares the shortlists. margin: what is kept
-    back for data that is not the validation data.
+    exact: one matrix of exact scores, images x texts, for every scorer that shares the shortlists. longer: by how many
+    steps of `SHARES` the lists are made longer than they had to be here, for data that is not the validation data.
     """
     n, m = exact[0].shape
     owners = checked_image_of(image_of, n, m)
     looked_up = replace(stages, listed=lambda rows, columns: np.stack([x[rows, columns] for x in exact]))
     whole = [ranks(matrix, owners) for matrix in exact]
-    allowed = bound * (1 - margin)
-    best = Calibration(1.0, Size(n, m), 0.0, 0.0, bound, allowed, n, m)
+    adequate = [Calibration(1.0, Size(n, m), 0.0, 0.0, bound, n, m)]
     for share in reversed(SHARES[:-1]):
         size = Size.of_share(share, n, m)
         found = two_stage_ranks(looked_up, owners, size, memory_limit, shown=False).ranks
         worst = max((difference(a, b) for a, b in zip(whole, found, strict=True)), key=lambda d: d.loss)
-        if worst.loss > allowed:
+        if worst.loss > bound:
             break
-        best = replace(best, share=share, size=size, lost=worst.lost, gained=worst.gained)
-    return best
+        adequate.append(Calibration(share, size, worst.lost, worst.gained, bound, n, m))
+    return adequate[max(0, len(adequate) - 1 - longer)]
 
 
 def difference(exact: Ranks, found: Ranks) -> Difference:
