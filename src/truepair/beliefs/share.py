@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 Array = NDArray[np.float64]
 Kind = Literal["none", "random", "structured", "undecided"]
@@ -136,7 +136,7 @@ def _slope(by_level: Array) -> Array:
 
 def _by_level(given: Array, null: Array, overlap: Array) -> Array:
     """The share seen at each level: the given pairs under it over the re-pairings under it, matched ones taken off."""
-    ratio = (np.cumsum(given, -1) / given.sum(-1, keepdims=True))[..., USED] / np.maximum(
+    ratio = (np.cumsum(given, -1) / np.maximum(given.sum(-1, keepdims=True), 1e-12))[..., USED] / np.maximum(
         (np.cumsum(null, -1) / null.sum(-1, keepdims=True))[..., USED], 1e-12
     )
     return np.asarray((ratio - overlap) / (1 - overlap))
@@ -155,7 +155,7 @@ def _overlap(given: Array, null: Array) -> Array:
         return np.asarray(np.diff(ndtr((edges - mean) / np.exp(log_spread))))
 
     def loss(parameters: Array) -> float:
-        share = 1 / (1 + np.exp(-parameters[0]))
+        share = expit(parameters[0])
         mixed = share * null + (1 - share) * cells(parameters[1], parameters[2])
         # Weak beliefs keep the fit defined when there is nothing to fit: about one spread, about two apart.
         return float(

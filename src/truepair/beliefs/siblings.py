@@ -54,12 +54,13 @@ class Swapped:
 
 
 def swapped_share(pairs: Pairs, witness: Witness, noise: NoiseShare, seed: int = 0) -> Swapped | None:
-    """How many texts seem to be those of similar images; None where too few images have several texts.
+    """How many texts seem to be those of similar images; None where too few images have several texts, or where the
+    random mismatches may be everything.
 
     noise: the random mismatches, which are taken off, as many as there may be. Noise that moves all texts of an image
     together leaves no trace among them.
     """
-    heard = hear_siblings(pairs, witness, seed)
+    heard = None if noise.kind == "undecided" else hear_siblings(pairs, witness, seed)
     if heard is None:
         return None
     given, near, random = (
