@@ -198,3 +198,13 @@ def test_a_belief_belongs_to_the_pair_not_to_its_place(batch, make_ledger, later
     torch.testing.assert_close(moved, loss[order])
     torch.testing.assert_close(shuffled.clean, straight.clean)
     assert torch.equal(shuffled.partition, straight.partition)
+
+
+def test_the_warm_up_may_be_the_triplet_loss_over_all_negatives(batch, make_ledger, warming_up):
+    loss = SREM(warm_up="triplet", margin=0.3).loss(batch.step(warming_up), make_ledger()).detach()
+    s, n = batch.similarity.double().tolist(), 9
+    for i in range(n):
+        costs = [
+            max(0, 0.3 - s[i][i] + s[i][j]) + max(0, 0.3 - s[i][i] + s[j][i]) for j in range(n) if j != i
+        ]
+        assert float(loss[i]) == pytest.approx(sum(costs) / n, rel=1e-5)

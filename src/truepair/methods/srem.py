@@ -30,6 +30,9 @@ class SREM(Method):
     )
 
     margin: float = 0.2  # alpha, Eq. 5
+    warm_up: Literal["complementary", "triplet"] = "complementary"
+    """What trains before pairs are filtered: L_c alone, as printed, or where steps are few the triplet loss over all
+    negatives, as other methods warm up."""
     clean_energy: float = -4.0  # m_clean, Eq. 3 and Figure 4
     noisy_energy: float = 0.0  # m_noisy
     energy_threshold: float = -2.0
@@ -59,6 +62,8 @@ class SREM(Method):
         """Complementary learning alone in warm-up, then 0.5 L_w + lambda_1 L_u + lambda_2 L_c, both ways."""
         similarity = step.scores.similarity
         if step.clock.warming_up:
+            if self.warm_up == "triplet":
+                return step.scores.triplet(self.margin, "mean")
             return self._complementary(similarity, None, None)
         logits = self._logits(step)
         clean = by_image, by_text = clean_by_energy(logits, self.energy_threshold)  # Eq. 2
