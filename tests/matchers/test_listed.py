@@ -57,7 +57,7 @@ def test_every_pair_is_in_one_chunk_with_its_own_words(monkeypatch):
     words = words * (torch.arange(8) < lengths[:, None])[..., None]
     texts = TextCodes(words, words[:, 0], lengths)
     rows, columns = many_pairs_of(7, 30, 300, generator)
-    monkeypatch.setattr(listed, "block_numbers", lambda device: 1000)
+    monkeypatch.setattr(listed, "block_numbers", lambda device: 500)
     monkeypatch.setattr(listed, "ROUND_WORDS", 16)
     seen = []
     sizes = []
