@@ -28,7 +28,7 @@ from truepair.training.scores import Scores
 BATCH, REGIONS, WIDTH, EMBEDDING, SIMILARITY, WORDS = 128, 36, 256, 256, 64, 2000
 MARGIN = 0.2
 SCORED = {"sgr": 0.109, "saf": 0.109}
-"""Shares of all pairs that shortlists hold: measured by `python -m speed.trained` for SGR, taken over for SAF."""
+"""Shares of all pairs that shortlists hold: measured by `python -m speed.trained` for SGR, assumed for SAF."""
 
 
 def all_items() -> dict[str, Callable[[], Item]]:
