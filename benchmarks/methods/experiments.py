@@ -117,25 +117,27 @@ def sgr_table() -> Iterator[Experiment]:
 
 
 def precision_table() -> Iterator[Experiment]:
-    """fp32 against bf16, plain training."""
-    infonce = (
-        "--method",
-        "plain",
+    """fp32 against bf16: plain training, short."""
+    six = ("--schedule.warmup", "0", "--schedule.pieces", "6", "--schedule.decay-after", "4")
+    few = (
+        "--plain.objective",
+        "triplet",
         "--schedule.warmup",
-        "0",
+        "5",
         "--schedule.pieces",
-        "6",
-        "--schedule.decay-after",
-        "4",
+        "0",
+        "--first-images",
+        "500",
     )
-    small = ("--method", "plain", "--plain.objective", "triplet", "--first-images", "500")
-    for precision in ("fp32", "bf16"):
-        for seed in (123, 124, 125):
-            options = (*infonce, "--precision", precision)
-            yield Experiment("precision", f"vse_infty, {precision}", 0.0, seed, options)
-        for matcher in ("sgr", "saf"):
-            options = (*small, "--matcher", matcher, "--precision", precision)
-            yield Experiment("precision", f"{matcher}, {precision}", 0.0, 123, options)
+    for matcher, options, seeds in (
+        ("vse_infty", six, (123, 124, 125)),
+        ("sgr", few, (123,)),
+        ("saf", few, (123,)),
+    ):
+        for seed in seeds:
+            for precision in ("fp32", "bf16"):
+                common = ("--method", "plain", "--matcher", matcher, "--precision", precision)
+                yield Experiment("precision", f"{matcher}, {precision}", 0.0, seed, (*common, *options))
 
 
 PARTS = {
