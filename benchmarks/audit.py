@@ -27,7 +27,7 @@ from truepair.pairs.readers import load_pairs
 
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = (
-    "share", "estimated", "low", "high", "covered", "ece", "auc", "flagged", "precision", "recall", "warned",
+    "share", "estimated", "low", "high", "covered", "ece", "auc", "flagged", "precision", "recall", "warned", "swapped",
     "true_image_first", "first_five", "seconds",
 )  # fmt: skip
 Index = NDArray[np.int64]
@@ -96,6 +96,7 @@ def measure(pairs: Pairs, seed: int) -> dict[str, float]:
         "precision": float(wrong[flagged].mean()) if flagged.any() else np.nan,
         "recall": float(flagged[wrong].mean()) if wrong.any() else np.nan,
         "warned": float(result.diagnostic.kind == "structured"),
+        "swapped": np.nan if result.diagnostic.swapped_share is None else result.diagnostic.swapped_share,
         "true_image_first": first,
         "first_five": five,
         "seconds": seconds,

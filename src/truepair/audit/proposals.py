@@ -54,12 +54,15 @@ def contests(pairs: Pairs, witness: Witness, probability: Vector) -> tuple[Conte
         rows = np.sort(asked[fold[asked] == k])
         if not len(rows):
             continue
-        image_codes = witness.image_codes(pairs, np.arange(pairs.n_images), k)
-        text_codes = witness.text_codes(pairs, np.arange(len(pairs)), k)
         own = pairs.image_of[rows]
-        _best_images(Agreement(image_codes, text_codes[rows]), own, rows, images)
         held, place = np.unique(own, return_inverse=True)
-        _best_texts(Agreement(text_codes, image_codes[held]), held, place, rows, pairs.image_of, texts)
+        # One side after the other: the codes of all images and of all texts need not be in memory together.
+        every_image = witness.image_codes(pairs, np.arange(pairs.n_images), k)
+        _best_images(Agreement(every_image, witness.text_codes(pairs, rows, k)), own, rows, images)
+        del every_image
+        every_text = witness.text_codes(pairs, np.arange(len(pairs)), k)
+        asking = witness.image_codes(pairs, held, k)
+        _best_texts(Agreement(every_text, asking), held, place, rows, pairs.image_of, texts)
     return texts, images
 
 
