@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint docs speed clean
+.PHONY: setup demo test lint docs speed results clean
 
 setup: $(VENV)/.ready
 
@@ -31,6 +31,10 @@ speed: setup
 	mkdir -p runs
 	cd benchmarks && ../$(BIN)/python -m speed $(if $(ONLY),--only $(ONLY)) --json ../runs/speed.json > ../runs/speed.md
 	cat runs/speed.md
+
+# Hours: every method at every noise ratio on the data folder DATA; what is finished is not repeated.
+results: setup
+	cd benchmarks && ../$(BIN)/python -m methods $(abspath $(DATA)) --tables ../docs/results.md
 
 clean:
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache
