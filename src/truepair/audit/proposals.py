@@ -16,9 +16,12 @@ Vector = NDArray[np.float64]
 
 COMPARISONS = 2e9
 """Agreements to look at, at most. Larger data get proposals for the strongest suspects only."""
+LEARNT_FROM = 0.25
+"""Of the pairs looked at in such data, the share that are likely right: they tell how far proposals can be trusted."""
 ENOUGH = 50
 """Matched pairs needed to learn from how often a best partner is the right one."""
-_CELLS = 4_000_000
+_LINES, _TILE = 512, 8192
+"""Scores looked at together: of so many pairs with so many candidates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +49,7 @@ def contests(pairs: Pairs, witness: Witness, probability: Vector) -> tuple[Conte
     Each is scored by the model that knows neither this image nor its texts. probability: n, of being mismatched; the
     strongest suspects come first where the data are too large to look at all.
     """
-    most = int(COMPARISONS // max(pairs.n_images, len(pairs)))
-    asked = np.argsort(-probability, kind="stable")[: max(most, 1)]
+    asked = _asked(probability, max(1, int(COMPARISONS // max(pairs.n_images, len(pairs)))))
     texts, images = Contest.empty(len(pairs)), Contest.empty(len(pairs))
     fold = witness.fold[pairs.image_of]
     for k in range(len(witness.models)):
@@ -58,12 +60,27 @@ def contests(pairs: Pairs, witness: Witness, probability: Vector) -> tuple[Conte
         held, place = np.unique(own, return_inverse=True)
         # One side after the other: the codes of all images and of all texts need not be in memory together.
         every_image = witness.image_codes(pairs, np.arange(pairs.n_images), k)
-        _best_images(Agreement(every_image, witness.text_codes(pairs, rows, k)), own, rows, images)
+        agreement = Agreement(every_image, witness.text_codes(pairs, rows, k))
         del every_image
+        _best_images(agreement, own, rows, images)
+        del agreement
         every_text = witness.text_codes(pairs, np.arange(len(pairs)), k)
-        asking = witness.image_codes(pairs, held, k)
-        _best_texts(Agreement(every_text, asking), held, place, rows, pairs.image_of, texts)
+        agreement = Agreement(every_text, witness.image_codes(pairs, held, k))
+        del every_text
+        _best_texts(agreement, held, place, rows, pairs.image_of, texts)
+        del agreement
     return texts, images
+
+
+def _asked(probability: Vector, most: int) -> Index:
+    """The pairs to look for proposals for: all, or the strongest suspects and some that are likely right."""
+    by_suspicion = np.argsort(-probability, kind="stable")
+    if most >= len(probability):
+        return by_suspicion
+    right = np.flatnonzero(probability < 0.5)
+    right = np.random.default_rng(0).permutation(right)[: int(LEARNT_FROM * most)]
+    suspects = by_suspicion[~np.isin(by_suspicion, right)]
+    return np.concatenate([suspects[: most - len(right)], right])
 
 
 def proposal_confidence(contest: Contest, probability: Vector) -> Vector:
@@ -84,21 +101,17 @@ def proposal_confidence(contest: Contest, probability: Vector) -> Vector:
     order = np.argsort(lead, kind="stable")
     weights = 1 - probability[matched][order]
     chance = isotonic_regression(won[order].astype(np.float64), weights=weights, increasing=True).x
-    found = np.interp(
-        (contest.best - contest.others)[there], lead[order], np.asarray(chance, dtype=np.float64)
-    )
+    ahead = contest.best[there] - contest.others[there]
+    found = np.interp(ahead, lead[order], np.asarray(chance, dtype=np.float64))
     confidence[there] = found * probability[there]
     return confidence
 
 
 def _best_images(agreement: Agreement, own: Index, rows: Index, contest: Contest) -> None:
     """agreement: of the texts of these rows with all images. own: the given image of each row."""
-    for part in _parts(len(rows), len(agreement.images)):
-        scores = agreement.all(part)
-        line = np.arange(len(part))
-        contest.given[rows[part]] = scores[line, own[part]]
-        scores[line, own[part]] = -np.inf
-        _enter(contest, rows[part], scores, line)
+    for part in _parts(len(rows)):
+        given = np.arange(len(part)), own[part]
+        _search(agreement, part, given, given, rows[part], contest)
 
 
 def _best_texts(
@@ -106,35 +119,52 @@ def _best_texts(
 ) -> None:
     """agreement: of the held images with all texts. place: of the image of each row among them."""
     order = np.argsort(image_of, kind="stable")
-    ends = (
-        np.searchsorted(image_of[order], held, side="left"),
-        np.searchsorted(image_of[order], held, "right"),
-    )
+    starts = np.searchsorted(image_of[order], held, side="left")
+    counts = np.searchsorted(image_of[order], held, side="right") - starts
     by_place = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[by_place], np.arange(len(held) + 1))
-    for part in _parts(len(held), len(agreement.images)):
-        scores = agreement.all(part)
-        mine = by_place[starts[part[0]] : starts[part[-1] + 1]]
-        line = place[mine] - part[0]
-        contest.given[rows[mine]] = scores[line, rows[mine]]
-        for at, image in enumerate(part):
-            scores[at, order[ends[0][image] : ends[1][image]]] = -np.inf
-        _enter(contest, rows[mine], scores, line)
+    asking = np.searchsorted(place[by_place], np.arange(len(held) + 1))
+    for part in _parts(len(held)):
+        mine = by_place[asking[part[0]] : asking[part[-1] + 1]]
+        given = place[mine] - part[0], rows[mine]
+        texts = np.concatenate([order[starts[image] : starts[image] + counts[image]] for image in part])
+        own = np.repeat(np.arange(len(part)), counts[part]), texts
+        _search(agreement, part, own, given, rows[mine], contest)
 
 
-def _parts(lines: int, width: int) -> Iterator[Index]:
-    """Lines of a matrix of this width, a few million cells at a time."""
-    step = max(1, _CELLS // width)
-    return (np.arange(start, min(start + step, lines)) for start in range(0, lines, step))
+def _parts(lines: int) -> Iterator[Index]:
+    return (np.arange(start, min(start + _LINES, lines)) for start in range(0, lines, _LINES))
 
 
-def _enter(contest: Contest, rows: Index, scores: NDArray[np.float32], line: Index) -> None:
-    """Write down the best and the sum of each line of scores for the pairs of these rows."""
-    best = scores.argmax(1)
-    highest = scores[np.arange(len(scores)), best]
-    there = np.isfinite(highest)
-    total = np.full(len(scores), -np.inf)
-    total[there] = highest[there] + np.log(np.exp(scores[there] - highest[there, None]).sum(1))
-    contest.rows[rows] = np.where(there, best, -1)[line]
-    contest.best[rows] = highest[line]
-    contest.others[rows] = total[line]
+def _search(
+    agreement: Agreement,
+    asking: Index,
+    own: tuple[Index, Index],
+    given: tuple[Index, Index],
+    rows: Index,
+    contest: Contest,
+) -> None:
+    """Go through all candidates, a tile at a time, and write down how the contest of these rows ends.
+
+    asking: p, which texts of the agreement look for the best of its images. own: lines of asking and candidates that
+    take no part. given: for each of the rows its line of asking and its given candidate.
+    """
+    line = np.arange(len(asking))
+    best = np.full(len(asking), -1, dtype=np.int64)
+    highest, total = np.full(len(asking), -np.inf), np.full(len(asking), -np.inf)
+    for start in range(0, len(agreement.images), _TILE):
+        tile = slice(start, start + _TILE)
+        scores = agreement.all(asking, tile)
+        here = (given[1] >= start) & (given[1] < tile.stop)
+        contest.given[rows[here]] = scores[given[0][here], given[1][here] - start]
+        here = (own[1] >= start) & (own[1] < tile.stop)
+        scores[own[0][here], own[1][here] - start] = -np.inf
+        first = scores.argmax(1)
+        top = scores[line, first]
+        there, better = np.isfinite(top), top > highest
+        best[better], highest[better] = start + first[better], top[better]
+        scores -= np.where(there, top, 0)[:, None]
+        summed = np.exp(scores, out=scores).sum(1)[there]
+        total[there] = np.logaddexp(total[there], top[there] + np.log(summed))
+    contest.rows[rows] = best[given[0]]
+    contest.best[rows] = highest[given[0]]
+    contest.others[rows] = total[given[0]]

@@ -11,6 +11,8 @@ from truepair.beliefs.whitening import Axes, Vectors, unit
 RANK = 128
 """Canonical directions kept; the later ones are weighted by next to nothing."""
 Index = NDArray[np.int64]
+_BLOCK = 65_536
+_ENOUGH = 100_000
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Agreement:
     def __init__(self, images: Vectors, texts: Vectors) -> None:
         """images: n x r and texts: m x r, codes in the canonical space."""
         self.images, self.texts = unit(images), unit(texts)
-        self._of_image = _expected(self.images, Moments.of(self.texts))
-        self._of_text = _expected(self.texts, Moments.of(self.images))
+        self._of_image = _expected(self.images, _moments(self.texts))
+        self._of_text = _expected(self.texts, _moments(self.images))
 
     def __call__(self, image: Index, text: Index) -> NDArray[np.float64]:
         """The agreement of the listed images and texts, p."""
@@ -60,11 +62,12 @@ class Agreement:
         by_text = (cosine - mean_t[text]) / spread_t[text]
         return np.asarray(by_image + by_text, dtype=np.float64)
 
-    def all(self, texts: Index) -> NDArray[np.float32]:
-        """The agreement of the listed texts with every image, texts x images."""
+    def all(self, texts: Index, images: slice = slice(None)) -> NDArray[np.float32]:
+        """The agreement of the listed texts with every image, or with a slice of them, texts x images."""
         (mean_i, spread_i), (mean_t, spread_t) = self._of_image, self._of_text
+        mean_i, spread_i = mean_i[images], spread_i[images]
         # The same sum as above in another order, which spares whole matrices in double precision.
-        scores = self.texts[texts] @ self.images.T
+        scores = self.texts[texts] @ self.images[images].T
         scores *= (1 / spread_t[texts, None]).astype(np.float32) + (1 / spread_i).astype(np.float32)
         scores -= (mean_t[texts, None] / spread_t[texts, None]).astype(np.float32)
         scores -= (mean_i / spread_i).astype(np.float32)
@@ -84,8 +87,17 @@ class Agreement:
         return np.concatenate(scores), np.concatenate(images)
 
 
+def _moments(codes: Vectors) -> Moments:
+    """Moments of codes; of every second, third, ... where they are so many that it makes no difference."""
+    return Moments.of(codes[:: max(1, len(codes) // _ENOUGH)])
+
+
 def _expected(codes: Vectors, others: Moments) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and spread of each code's cosine with the others."""
     mean = (codes @ others.mean.astype(codes.dtype)).astype(np.float64)
-    variance = np.einsum("nd,nd->n", codes @ others.covariance.astype(codes.dtype), codes)
+    covariance = others.covariance.astype(codes.dtype)
+    variance = np.zeros(len(codes))
+    for start in range(0, len(codes), _BLOCK):  # codes of a million texts need no second copy
+        part = codes[start : start + _BLOCK]
+        variance[start : start + _BLOCK] = np.einsum("nd,nd->n", part @ covariance, part)
     return mean, np.sqrt(np.maximum(variance, 1e-9)).astype(np.float64)

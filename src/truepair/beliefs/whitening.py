@@ -55,4 +55,5 @@ class Axes:
 
 def unit(vectors: NDArray[Any]) -> NDArray[Any]:
     """Vectors scaled to length one; zero stays zero."""
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]  # spares a copy of all vectors
+    return np.asarray(vectors / np.maximum(lengths, 1e-12))

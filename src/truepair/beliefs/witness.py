@@ -52,16 +52,15 @@ class Witness:
 
     def image_codes(self, pairs: Pairs, rows: Index, model: int) -> Vectors:
         """Codes of the images in these rows under one model."""
-        parts = [self.images(pooled(pairs, block), self.models[model].images) for block in _blocks(rows)]
-        return np.concatenate(parts)
+        directions = self.models[model].images
+        return _gathered(rows, directions, lambda block: self.images(pooled(pairs, block), directions))
 
     def text_codes(self, pairs: Pairs, rows: Index, model: int) -> Vectors:
         """Codes of the texts in these rows under one model."""
-        parts = [
-            self.texts(text_vectors(pairs, block, self.basis), self.models[model].texts)
-            for block in _blocks(rows)
-        ]
-        return np.concatenate(parts)
+        directions = self.models[model].texts
+        return _gathered(
+            rows, directions, lambda block: self.texts(text_vectors(pairs, block, self.basis), directions)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +249,14 @@ def _best_ridge(
 def _coordinates(read: Callable[[Index], Vectors], rows: Index) -> tuple[Axes, Vectors]:
     axes = Axes.of(map(read, _blocks(rows)), map(read, _blocks(rows)))
     return axes, np.concatenate([axes(read(block)) for block in _blocks(rows)])
+
+
+def _gathered(rows: Index, directions: Vectors, codes_of: Callable[[Index], Vectors]) -> Vectors:
+    """Codes of the rows along these directions (w x r), written block by block where they stay: n x r."""
+    codes = np.empty((len(rows), directions.shape[1]), dtype=np.float32)
+    for start, block in zip(range(0, len(rows), BLOCK), _blocks(rows), strict=True):
+        codes[start : start + BLOCK] = codes_of(block)
+    return codes
 
 
 def _texts(pairs: Pairs, rows: Index) -> list[str]:
