@@ -11,7 +11,7 @@ from truepair.errors import TruepairError
 from truepair.losses.precision import full_precision
 from truepair.matchers import listed
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
-from truepair.matchers.blocks import TextBlock, image_blocks, score_pairs
+from truepair.matchers.blocks import TextBlock, image_blocks, image_by_image, score_pairs
 from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over, with_constant_bias
 from truepair.matchers.kernels import Linear, aligned, aligned_with_one, exactly, l2norm, squared_distances
 
@@ -115,6 +115,15 @@ class AlignmentMatcher(Matcher):
         Those of words have yet to be brought to unit length.
         """
         words = self.word_alignment
+        if image_by_image(images):
+            with exactly(images.regions):
+                every = [
+                    aligned_with_one(
+                        regions, full_precision(block.words), block.spans, words.weight, words.bias
+                    )
+                    for regions in full_precision(images.regions)
+                ]
+            return self._global(images.vectors[:, None], block.vectors), torch.stack(every)
         local = [
             aligned(part.regions, block.words, block.spans, words.weight, words.bias)
             for part in image_blocks(images, images.regions.shape[-1])

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from truepair.matchers.base import ImageCodes, TextCodes
-from truepair.matchers.blocks import block_numbers, spans_of
+from truepair.matchers.blocks import block_numbers, image_by_image, spans_of
 from truepair.matchers.kernels import Span
 
 ROUND_WORDS = 256  # few shapes: the products compile for every new one
@@ -47,9 +47,7 @@ class Chunk:
 
 def pays(images: ImageCodes, rows: Tensor) -> bool:
     """Whether pairs with these images are better scored image by image: on a processor, without gradients."""
-    if torch.is_grad_enabled() or images.regions.device.type != "cpu":
-        return False
-    return len(rows) >= FROM_TEXTS * max(1, len(torch.unique(rows)))
+    return image_by_image(images) and len(rows) >= FROM_TEXTS * max(1, len(torch.unique(rows)))
 
 
 def chunks(texts: TextCodes, rows: Tensor, columns: Tensor, similarity: int) -> Iterator[Chunk]:

@@ -104,7 +104,7 @@ class SGR(AlignmentMatcher):
             whole, local = self.alignments(images, block)
             return recomputed(reason, whole, local, block)
 
-        return score_matrix(images, texts, score, width=self.config.embedding)
+        return score_matrix(images, texts, score, width=self.config.embedding, one_by_one=True)
 
     def pair_logits(self, images: ImageCodes, texts: TextCodes, rows: Tensor, columns: Tensor) -> Tensor:
         """The logits of the listed pairs, at a cost that grows with their number only."""
@@ -189,7 +189,8 @@ class SAF(AlignmentMatcher):
     def logits(self, images: ImageCodes, texts: TextCodes) -> Tensor:
         """The score before the sigmoid, n x m."""
         if not self.training:
-            return score_matrix(images, texts, self._score_block, width=self.config.embedding)
+            width = self.config.embedding
+            return score_matrix(images, texts, self._score_block, width=width, one_by_one=True)
         logits, means, variances = self._with_statistics(images, texts)
         self.filtration.remember(means, variances, len(images) * (texts.lengths + 1))
         return logits
