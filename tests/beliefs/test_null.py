@@ -88,3 +88,15 @@ def test_what_is_no_number_is_refused_with_its_row(bad):
         mismatch_probability(np.zeros(4), scores)
     with pytest.raises(TruepairError, match="at least one"):
         mismatch_probability(np.zeros(0), np.zeros(4))
+
+
+@pytest.mark.parametrize("gap", [5.0, 10.0])
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_pairs_far_from_the_null_are_matched_for_certain(gap, share):
+    rng = np.random.default_rng(0)
+    wrong = rng.random(5000) < share
+    scores = np.where(wrong, rng.normal(0, 1, 5000), rng.normal(gap, 1, 5000))
+    found = mismatch_probability(scores, rng.normal(0, 1, 40_000))
+    assert found[wrong].mean() > 0.95
+    assert found[~wrong].mean() < 0.02
+    assert found.mean() == pytest.approx(share, abs=0.015)

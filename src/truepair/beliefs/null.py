@@ -39,7 +39,10 @@ def mismatch_probability(scores: Array, null_scores: Array, share: float | None 
     if share <= 0:
         return np.zeros(len(scores))
     edges = np.arange(-_REACH, _REACH + _CELL / 2, _CELL)
-    placed, placed_null = _normal_scale(scores, null_scores), _normal_scale(null_scores, null_scores)
+    # Whatever lies further out counts at the ends: of well separated data that is where the matched pairs are.
+    placed, placed_null = (
+        np.clip(_normal_scale(values, null_scores), -_REACH, _REACH) for values in (scores, null_scores)
+    )
     given, null = (np.histogram(places, edges)[0].astype(np.float64) for places in (placed, placed_null))
     null *= len(scores) / len(null_scores)
     logits = _fitted_logits(given, share * null)
