@@ -1,6 +1,7 @@
 """A small audit on disk whose numbers are made up, and whose texts are hostile."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,8 @@ from PIL import Image
 
 from truepair import __version__
 from truepair.audit.folder import SUMMARY, SUSPECTS, with_pictures
+from truepair.beliefs.witness import hear
+from truepair.pairs.noise import caption_noise
 from truepair.pairs.readers import load_pairs
 
 HOSTILE = [
@@ -119,3 +122,16 @@ def pictured_words(tmp_path_factory):
         ]
         (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def noisy(pictured_words):
+    """Pairs of which three in ten captions have another image."""
+    pairs = load_pairs(pictured_words)
+    return replace(pairs, image_of=caption_noise(pairs.image_of, 0.3, 1), true_image_of=pairs.image_of)
+
+
+@pytest.fixture(scope="module")
+def heard(noisy):
+    """What the witness says of them."""
+    return hear(noisy)

@@ -1,7 +1,5 @@
 """Proposals against plain loops, in tiles and whole, and where the data are too large to look at all of it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,20 +7,6 @@ from truepair.audit import proposals as room
 from truepair.audit.proposals import Contest, contests, proposal_confidence
 from truepair.beliefs.canonical import Agreement
 from truepair.beliefs.null import mismatch_probability
-from truepair.beliefs.witness import hear
-from truepair.pairs.noise import caption_noise
-from truepair.pairs.readers import load_pairs
-
-
-@pytest.fixture(scope="module")
-def noisy(pictured_words):
-    pairs = load_pairs(pictured_words)
-    return replace(pairs, image_of=caption_noise(pairs.image_of, 0.3, 1), true_image_of=pairs.image_of)
-
-
-@pytest.fixture(scope="module")
-def heard(noisy):
-    return hear(noisy)
 
 
 @pytest.fixture(scope="module")

@@ -6,20 +6,6 @@ import numpy as np
 import pytest
 
 from truepair.audit.quick import quick_audit
-from truepair.beliefs.witness import hear
-from truepair.pairs.noise import caption_noise
-from truepair.pairs.readers import load_pairs
-
-
-@pytest.fixture(scope="module")
-def noisy(pictured_words):
-    pairs = load_pairs(pictured_words)
-    return replace(pairs, image_of=caption_noise(pairs.image_of, 0.3, 1), true_image_of=pairs.image_of)
-
-
-@pytest.fixture(scope="module")
-def heard(noisy):
-    return hear(noisy)
 
 
 @pytest.fixture(scope="module")
