@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from truepair.beliefs.mixtures import (
 )
 from truepair.errors import TruepairError
 
-FITS = [fit_gaussian, fit_beta]
+FITS = [fit_gaussian, fit_beta, partial(fit_beta, start="median")]
 CASES = ["a", "b"]
 
 unit_values = st.lists(
@@ -290,3 +291,22 @@ def test_normalise():
     assert normalise([]).tolist() == []
     with pytest.raises(TruepairError, match="not finite"):
         normalise([1, math.nan])
+
+
+def test_the_median_start_finds_both_kinds_where_few_losses_are_large():
+    """As many rows as columns crowd near 0, one tail is long: from the fixed start the tail becomes a component."""
+    rng = np.random.default_rng(0)
+    clean, noisy = rng.beta(3, 60, 6000), rng.beta(1.4, 3.4, 4000)
+    losses = normalise(np.concatenate([clean, noisy]))
+    low = {start: fit_beta(losses, start=start).posterior(losses) > 0.5 for start in ("fixed", "median")}
+    assert abs(low["median"].mean() - 0.6) < 0.08
+    assert abs(low["fixed"].mean() - 0.6) > 0.2
+
+
+def test_the_median_start_does_not_depend_on_the_order_or_on_ties():
+    rng = np.random.default_rng(1)
+    losses = np.round(np.concatenate([rng.beta(2, 20, 300), rng.beta(6, 4, 200)]), 2)
+    fitted = fit_beta(losses, start="median", bins=None)
+    shuffled = fit_beta(rng.permutation(losses), start="median", bins=None)
+    assert fitted == shuffled
+    assert fit_beta(np.full(9, 0.25), start="median").posterior([0.25]) == 1

@@ -6,7 +6,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from truepair.matchers import kernels
-from truepair.matchers.kernels import Span, aligned, linear, short_softmax, squared_distances
+from truepair.matchers.kernels import (
+    Span,
+    aligned,
+    l2norm,
+    linear,
+    owners_of,
+    short_softmax,
+    squared_distances,
+)
 
 
 @pytest.fixture
@@ -49,31 +57,33 @@ def test_short_softmax(scale):
     torch.testing.assert_close(short_softmax(x), x.double().softmax(-1).float(), atol=1e-6, rtol=1e-5)
 
 
-def block_of(counts_and_lengths):
+def block_of(counts_and_lengths, padding=0):
     spans, text, word = [], 0, 0
     for count, length in counts_and_lengths:
         spans.append(Span(slice(text, text + count), slice(word, word + count * length), length))
         text, word = text + count, word + count * length
-    return spans, word
+    lengths = torch.tensor([length for count, length in counts_and_lengths for _ in range(count)])
+    return spans, owners_of(lengths, word + padding, torch.device("cpu")), word
 
 
+@pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("double", [True, False])
-def test_aligned_equals_pairs_one_by_one_with_its_gradients(double, always_fast):
+def test_aligned_equals_pairs_one_by_one_with_its_gradients(double, n, always_fast):
     torch.manual_seed(0)
     dtype = torch.float64 if double else torch.float32
-    n, k, d, s = 4, 6, 12, 5
-    spans, total = block_of([(2, 1), (3, 4), (1, 5)])
+    k, d, s = 6, 12, 5
+    spans, owners, total = block_of([(2, 1), (3, 4), (1, 5)], padding=2)
     regions = F.normalize(torch.randn(n, k, d, dtype=dtype), dim=-1).requires_grad_()
     words = F.normalize(torch.randn(total + 2, d, dtype=dtype), dim=-1).requires_grad_()
     weight = torch.randn(s, d, dtype=dtype, requires_grad=True)
     bias = torch.randn(s, dtype=dtype, requires_grad=True)
-    block = aligned(regions, words, spans, weight, bias)
+    block = aligned(regions, words, owners, weight, bias)
 
     single = []
     for span in spans:
         for j in range(span.texts.stop - span.texts.start):
             text = words[span.words][j * span.length : (j + 1) * span.length]
-            single.append(F.linear(squared_distances(regions, text.expand(n, -1, -1)), weight, bias))
+            single.append(l2norm(F.linear(squared_distances(regions, text.expand(n, -1, -1)), weight, bias)))
     expected = torch.cat(single, dim=1)
     tolerance = {"atol": 1e-11, "rtol": 1e-11} if double else {"atol": 1e-5, "rtol": 1e-5}
     torch.testing.assert_close(block[:, :total], expected, **tolerance)
@@ -86,11 +96,11 @@ def test_aligned_equals_pairs_one_by_one_with_its_gradients(double, always_fast)
 
 
 def test_a_region_at_right_angles_to_a_text_gives_no_nan():
-    spans, _ = block_of([(1, 2)])
+    _, owners, _ = block_of([(1, 2)])
     regions = torch.eye(4)[None, :3].requires_grad_()
     words = torch.eye(4)[2:].clone().requires_grad_()
     weight, bias = torch.ones(2, 4), torch.zeros(2)
-    out = aligned(regions, words, spans, weight, bias)
+    out = aligned(regions, words, owners, weight, bias)
     out.sum().backward()
     assert out.isfinite().all()
     assert regions.grad.isfinite().all()

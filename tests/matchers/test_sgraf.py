@@ -8,6 +8,7 @@ from truepair.errors import TruepairError
 from truepair.interop import matcher_from_published
 from truepair.matchers.alignment import nodes_by_length
 from truepair.matchers.blocks import text_blocks
+from truepair.matchers.graph import rows_of_pairs
 from truepair.matchers.sgraf import SAF, SGR, SGRAF, Filtration, SGRConfig, logit_of_mean
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -99,10 +100,11 @@ def test_graph_steps(oracle, published_weights):
     for column in range(len(texts)):
         nodes = nodes_of_text(matcher, images, texts, column)
         for i, step in enumerate(matcher.steps, start=1):
-            (first,) = step([nodes], step.folded(), first_only=True)
-            (nodes,) = step([nodes], step.folded())
+            rows, layout = rows_of_pairs([nodes])
+            first = step(rows, layout, step.folded(), first_only=True)[: len(nodes)]
+            nodes = step(rows, layout, step.folded())[: nodes.shape[0] * nodes.shape[1]].view_as(nodes)
             near(nodes[:, 0], recorded[f"sgr_step{i}_node0"][:, column])
-            near(first[:, 0], nodes[:, 0].detach())
+            near(first, nodes[:, 0].detach())
             score = matcher.score(matcher.evaluation(nodes[:, 0])).squeeze(1)
             near(score, recorded[f"sgr_step{i}_score"][:, column])
             if column == 0:

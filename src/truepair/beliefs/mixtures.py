@@ -8,6 +8,7 @@ are equal or one component is left with less than half a pair, all pairs are low
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from truepair.errors import TruepairError
 
 Vector = NDArray[np.float64]
 Two = tuple[float, float]
+Start = Literal["fixed", "median"]
 
 BINS = 8192
 EMPTY = 0.5
@@ -148,28 +150,30 @@ def fit_beta(
     *,
     iterations: int = 10,
     clip: float = 1e-4,
+    start: Start = "fixed",
     bins: int | None = BINS,
 ) -> BetaMixture2:
     """Fit two Beta distributions by expectation maximisation with weighted moments (BiCro, after Arazo).
 
     values: n, in [0, 1]; inside the fit they are moved into [clip, 1 - clip], where every density is finite.
-    bins: more values than that are binned, which moves posteriors by less than 1e-3 (never with None).
+    start: "fixed", the published Beta(1, 2) and Beta(2, 1) whatever the values, or "median", the moments of the
+    values below and above it, which finds the better maximum where few values are large. bins: more values than that are binned, which moves posteriors by less than 1e-3 (never with None).
     """
     x, counts = _distinct(np.clip(_inside_unit_interval(values), clip, 1 - clip), bins)
     if len(x) == 1:
         return _one_beta(*_beta_from_moments(x[0], 0.0))
     alpha, beta, weights = (1.0, 2.0), (2.0, 1.0), (0.5, 0.5)
+    if start == "median":
+        # Half of the pairs each; a value that holds the median is shared.
+        below = np.clip((counts.sum() / 2 - (counts.cumsum() - counts)) / counts, 0, 1)
+        alpha, beta, weights = _beta_moments(x, np.stack([below, 1 - below]) * counts)
     logs = _beta_logs(x)
     for _ in range(iterations):
         densities = _weighted_betas(*logs, alpha, beta, weights)
         # The floor of the published code: it keeps a component that explains nothing from vanishing.
         shares = np.maximum(densities, 1e-12)
         shares *= counts / shares.sum(axis=0)
-        mass = shares.sum(axis=1)
-        means = shares @ x / mass
-        variances = [share @ (x - mean) ** 2 / m for share, mean, m in zip(shares, means, mass, strict=True)]
-        (a0, b0), (a1, b1) = (_beta_from_moments(m, v) for m, v in zip(means, variances, strict=True))
-        alpha, beta, weights = (a0, a1), (b0, b1), _two(mass / mass.sum())
+        alpha, beta, weights = _beta_moments(x, shares)
     if min(weights) * counts.sum() < EMPTY:
         kept = int(weights[1] > weights[0])
         return _one_beta(alpha[kept], beta[kept])
@@ -178,6 +182,15 @@ def fit_beta(
     if fitted.means[0] > fitted.means[1]:
         return BetaMixture2(alpha[::-1], beta[::-1], weights[::-1])
     return fitted
+
+
+def _beta_moments(x: Vector, shares: Vector) -> tuple[Two, Two, Two]:
+    """Parameters and weights of two Betas. shares: 2 x n, how much of each value belongs to which."""
+    mass = shares.sum(axis=1)
+    means = shares @ x / mass
+    variances = [share @ (x - mean) ** 2 / m for share, mean, m in zip(shares, means, mass, strict=True)]
+    (a0, b0), (a1, b1) = (_beta_from_moments(m, v) for m, v in zip(means, variances, strict=True))
+    return (a0, a1), (b0, b1), _two(mass / mass.sum())
 
 
 def _finite(values: ArrayLike) -> Vector:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from truepair.errors import TruepairError
-from truepair.losses.precision import full_precision
 from truepair.matchers import listed
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
-from truepair.matchers.blocks import TextBlock, image_blocks, image_by_image, score_pairs
+from truepair.matchers.blocks import TextBlock, alone_or_together, score_pairs
 from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over, with_constant_bias
-from truepair.matchers.kernels import Linear, aligned, aligned_with_one, exactly, l2norm, squared_distances
+from truepair.matchers.kernels import Linear, aligned, exactly, l2norm, squared_distances
 
 RegionNorm = Literal["layer", "slot"]
 Evaluate = Callable[[list[Tensor], list[Tensor]], list[Tensor]]
@@ -110,23 +109,11 @@ class AlignmentMatcher(Matcher):
         return logits.sigmoid()
 
     def alignments(self, images: ImageCodes, block: TextBlock) -> tuple[Tensor, Tensor]:
-        """Alignment vectors of every image with every text of a block: global n x c x s, of words n x t x s.
-
-        Those of words have yet to be brought to unit length.
-        """
+        """Alignment vectors of every image with every text of a block: global n x c x s, of words n x t x s."""
         words = self.word_alignment
-        if image_by_image(images):
-            with exactly(images.regions):
-                every = [
-                    aligned_with_one(
-                        regions, full_precision(block.words), block.spans, words.weight, words.bias
-                    )
-                    for regions in full_precision(images.regions)
-                ]
-            return self._global(images.vectors[:, None], block.vectors), torch.stack(every)
         local = [
-            aligned(part.regions, block.words, block.spans, words.weight, words.bias)
-            for part in image_blocks(images, images.regions.shape[-1])
+            aligned(part.regions, block.words, block.owners, words.weight, words.bias)
+            for part in alone_or_together(images, images.regions.shape[-1])
         ]
         return self._global(images.vectors[:, None], block.vectors), torch.cat(local)
 
@@ -155,21 +142,12 @@ class AlignmentMatcher(Matcher):
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The arguments of evaluate."""
         weight, bias = self.word_alignment.weight, self.word_alignment.bias
-        with exactly(images.regions):
-            local = l2norm(
-                torch.cat(
-                    [
-                        aligned_with_one(
-                            full_precision(images.regions[one.image]),
-                            full_precision(one.words),
-                            one.spans,
-                            weight,
-                            bias,
-                        )[: one.count]
-                        for one in chunk.images
-                    ]
-                )
-            )
+        local = torch.cat(
+            [
+                aligned(images.regions[one.image, None], one.words, one.owners, weight, bias)[0, : one.count]
+                for one in chunk.images
+            ]
+        )
         whole = self._global(images.vectors[rows[chunk.places]], texts.vectors[columns[chunk.places]])
         groups, places = [], []
         for which, words in chunk.by_length():
@@ -193,7 +171,7 @@ def nodes_by_length(whole: Tensor, local: Tensor, block: TextBlock) -> list[Tens
     sizes = [span.words.stop - span.words.start for span in block.spans]
     padding = local.shape[1] - sum(sizes)
     # One split has one backward pass; slices would each fill a matrix of zeros.
-    words = l2norm(local).split_with_sizes([*sizes, padding], dim=1)
+    words = local.split_with_sizes([*sizes, padding], dim=1)
     return [
         torch.cat([vectors[:, :, None], rows.reshape(len(rows), -1, span.length, rows.shape[-1])], dim=2)
         for vectors, rows, span in zip(

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from truepair.matchers.base import ImageCodes, TextCodes
-from truepair.matchers.kernels import ROUND_WORDS, Span
+from truepair.matchers.kernels import ROUND_WORDS, Owners, Span, owners_of
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -27,6 +27,7 @@ class TextBlock:
     """Texts laid end to end, sorted by length. words: t x d. columns: which texts. One span per length."""
 
     words: Tensor
+    owners: Owners
     vectors: Tensor
     columns: Tensor
     spans: list[Span]
@@ -51,8 +52,10 @@ def text_blocks(texts: TextCodes, most_words: int = BLOCK_WORDS) -> Iterator[Tex
         index = (columns * width).repeat_interleave(counts) + within
         columns = columns.to(flat.device)
         words = flat.index_select(0, index.to(flat.device))
+        words = torch.cat([words, words.new_zeros(-len(words) % ROUND_WORDS, words.shape[1])])
         yield TextBlock(
-            words=torch.cat([words, words.new_zeros(-len(words) % ROUND_WORDS, words.shape[1])]),
+            words=words,
+            owners=owners_of(counts, len(words), words.device),
             vectors=texts.vectors[columns],
             columns=columns,
             spans=spans_of(counts),
@@ -91,16 +94,24 @@ def image_blocks(images: ImageCodes, width: int) -> list[ImageCodes]:
 
     width: how many numbers it has for every image and word.
     """
-    step = max(1, block_numbers(images.regions.device) // (BLOCK_WORDS * max(1, width)))
+    return _split(images, max(1, block_numbers(images.regions.device) // (BLOCK_WORDS * max(1, width))))
+
+
+def alone_or_together(images: ImageCodes, width: int) -> list[ImageCodes]:
+    """Single images on a processor, where one image that meets many words makes the fastest products; else blocks."""
+    return _split(images, 1) if on_processor(images) else image_blocks(images, width)
+
+
+def on_processor(images: ImageCodes) -> bool:
+    """Whether launching costs little and caches are small."""
+    return images.regions.device.type == "cpu"
+
+
+def _split(images: ImageCodes, step: int) -> list[ImageCodes]:
     # Splits, not slices: in the backward pass every slice would fill a gradient for all images.
     regions, vectors = torch.split(images.regions, step), torch.split(images.vectors, step)
     masks = [None] * len(regions) if images.mask is None else torch.split(images.mask, step)
     return [ImageCodes(*parts) for parts in zip(regions, vectors, masks, strict=True)]
-
-
-def image_by_image(images: ImageCodes) -> bool:
-    """Whether one image at a time meets many words: the fastest products on a processor, without gradients."""
-    return not torch.is_grad_enabled() and images.regions.device.type == "cpu"
 
 
 def score_matrix(
@@ -118,10 +129,12 @@ def score_matrix(
     goes through its images one after the other where that pays (`image_by_image`): few images, many words then.
     """
     parts, columns = [], []
-    rows, most_words = [images] if all_images else image_blocks(images, width), BLOCK_WORDS
-    if one_by_one and not all_images and image_by_image(images):
-        rows = [images.take(slice(i, i + TOGETHER)) for i in range(0, len(images), TOGETHER)]
+    rows, most_words = image_blocks(images, width), BLOCK_WORDS
+    if one_by_one and on_processor(images):
+        rows = _split(images, TOGETHER)
         most_words = max(BLOCK_WORDS, block_numbers(images.regions.device) // 2 // width)
+    if all_images:
+        rows = [images]
     for block in text_blocks(texts, most_words):
         parts.append(torch.cat([score(part, block) for part in rows]))
         columns.append(block.columns)

@@ -1,6 +1,5 @@
 """Arithmetic that takes most of the time: matrix products, and words of texts attending to regions of images."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from truepair.losses.precision import full_precision
 # for every new shape (1 to 10 ms), so it serves large products only, and callers round their shapes.
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch._C._has_mkldnn else None
 
-ONEDNN_FROM = 2**24  # multiplications
+ONEDNN_FROM = 2**22  # multiplications
 ROUND_WORDS, ROUND_ROWS = 64, 256
 
 SMOOTH = 9.0  # SCAN's inverse temperature over regions, kept by SGRAF
@@ -52,8 +51,8 @@ class Linear(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, like torch's; any strides. x: ... x i. weight: o x i. bias: o."""
     if _onednn_serves(x, weight):
-        product: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return product
+        result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return result
     return F.linear(x, weight, bias)
 
 
@@ -67,11 +66,11 @@ def _onednn_serves(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The same as linear, for tensors that need no gradient."""
     if _onednn_serves(x, weight):
-        product: Tensor = _ONEDNN(x, weight, bias, "none", [], "")  # type: ignore[misc]
-        return product
+        result: Tensor = _ONEDNN(x, weight, bias, "none", [], "")  # type: ignore[misc]
+        return result
     return F.linear(x, weight, bias)
 
 
@@ -79,7 +78,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
+        return product(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -95,13 +94,16 @@ class _Linear(torch.autograd.Function):
         )
 
 
-def short_softmax(x: Tensor) -> Tensor:
-    """Softmax of the last axis. On a processor torch's takes seven times longer than exp and sum on short rows."""
+def short_softmax(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """Softmax of the last axis. On a processor torch's takes seven times longer than exp and sum on short rows.
+
+    real: 1 where an entry counts, else 0; broadcasts to x. Every row has one that does.
+    """
     if x.device.type == "cpu" and x.numel() and float(x.detach().abs().amax()) < 60:  # exp stays in range
-        powers = x.exp()
+        powers = x.exp() if real is None else x.exp().mul_(real)
         softmax: Tensor = powers / powers.sum(dim=-1, keepdim=True)
         return softmax
-    return torch.softmax(x, dim=-1)
+    return torch.softmax(x if real is None else x.masked_fill(real == 0, -torch.inf), dim=-1)
 
 
 class Span(NamedTuple):
@@ -125,96 +127,98 @@ def squared_distances(regions: Tensor, words: Tensor) -> Tensor:
     return (l2norm(contexts, eps=EPS**2) - words).square()
 
 
-def aligned(regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tensor, bias: Tensor) -> Tensor:
-    """linear(squared_distances) of every image with every word of a block, n x t x s.
+class Owners(NamedTuple):
+    """Which text each word laid end to end belongs to, t; padding belongs to one more. texts: how many there are."""
 
-    regions: n x k x d, zero where masked. words: t x d, texts laid end to end, one span per length.
-    weight: s x d. bias: s. Of the large temporaries only n x k x t outlives the call, n x t x d is made again.
+    of_word: Tensor
+    texts: int
+
+
+def owners_of(lengths: Tensor, words: int, device: torch.device) -> Owners:
+    """Of texts laid end to end, padded to so many words. lengths: one per text."""
+    texts = len(lengths)
+    of_word = torch.full((words,), texts, dtype=torch.int64)
+    of_word[: int(lengths.sum())] = torch.arange(texts).repeat_interleave(lengths)
+    return Owners(of_word.to(device), texts)
+
+
+def aligned(regions: Tensor, words: Tensor, owners: Owners, weight: Tensor, bias: Tensor) -> Tensor:
+    """Alignment vectors, l2norm(linear(squared_distances)), of every image with every word of a block, n x t x s.
+
+    regions: n x k x d, zero where masked. words: t x d, texts laid end to end. weight: s x d. bias: s. One image
+    alone is the fastest on a processor: all products are tall. Of the large temporaries only n x t x k outlives the
+    call, n x t x d is made again.
     """
     with exactly(regions):
         result: Tensor = _Aligned.apply(  # type: ignore[no-untyped-call]
-            full_precision(regions), full_precision(words), spans, weight, bias
+            full_precision(regions), full_precision(words), owners, weight, bias
         )
     return result
-
-
-def aligned_with_one(
-    regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tensor, bias: Tensor
-) -> Tensor:
-    """What aligned gives for one image, without gradients: half its time, since all products are tall. t x s.
-
-    regions: k x d, zero where masked. words: t x d, as for aligned. weight: s x d. bias: s.
-    """
-    powers = F.leaky_relu_(_product(words, regions), SLOPE)
-    for span in spans:
-        part = powers[span.words].view(-1, span.length, powers.shape[1])
-        part.div_(part.square().sum(dim=1, keepdim=True).sqrt_().add_(EPS))
-    powers.mul_(SMOOTH).exp_()
-    contexts = _product(powers, regions.T.contiguous())
-    lengths = torch.linalg.vector_norm(contexts, dim=-1, keepdim=True).add_(EPS**2)
-    return _product(torch.addcdiv(words, contexts, lengths, value=-1).square_(), weight, bias)
 
 
 class _Aligned(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, regions: Tensor, words: Tensor, spans: Sequence[Span], weight: Tensor, bias: Tensor
+        ctx: Any, regions: Tensor, words: Tensor, owners: Owners, weight: Tensor, bias: Tensor
     ) -> Tensor:
-        powers, norms = _attention(regions, words, spans)
-        ctx.save_for_backward(regions, words, weight, powers, norms)
-        ctx.spans = spans
+        powers, norms = _attention(regions, words, owners)
         contexts, _ = _contexts(powers, regions)
-        return _product(contexts.sub_(words).square_(), weight, bias)
+        outputs = product(contexts.sub_(words).square_(), weight, bias)
+        lengths = torch.linalg.vector_norm(outputs, dim=-1, keepdim=True).add_(EPS)
+        outputs.div_(lengths)
+        ctx.save_for_backward(regions, words, owners.of_word, weight, powers, norms, outputs, lengths)
+        return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        regions, words, weight, powers, norms = ctx.saved_tensors
+        regions, words, of_word, weight, powers, norms, outputs, lengths = ctx.saved_tensors
+        of_outputs = _through_unit_length(gradient, outputs, lengths, EPS)
+
         contexts, lengths = _contexts(powers, regions)
         differences = contexts - words
+        of_contexts = product(of_outputs * 2, weight.T).mul_(differences)
+        of_outputs = of_outputs.flatten(0, 1)
+        of_weight = product(of_outputs.T, differences.square_().flatten(0, 1).T)
+        across = _through_unit_length(of_contexts, contexts, lengths, EPS**2)
 
-        of_contexts = _product(gradient * 2, weight.T).mul_(differences)
-        of_words = -of_contexts.sum(dim=0)
-        of_outputs = gradient.flatten(0, 1)
-        of_weight = _product(of_outputs.T, differences.square_().flatten(0, 1).T)
-        # Through the unit length: only what is at right angles to the context passes.
-        along = (contexts * of_contexts).sum(dim=-1, keepdim=True)
-        of_contexts = of_contexts.sub_(contexts.mul_(along)).div_(lengths)
-
-        of_regions = powers @ of_contexts
-        of_scores = (regions @ of_contexts.mT).mul_(powers)
-        attention = powers.log()
-        for span in ctx.spans:
-            # Through the softmax's temperature and the unit length over the words of each text.
-            part, direction = _by_text(of_scores, span), _by_text(attention, span) / SMOOTH
-            norm = norms[..., span.texts, None]
-            along = (direction * part).sum(dim=-1, keepdim=True) * (norm / (norm - EPS).clamp_min(EPS**2))
-            part.sub_(direction * along).mul_(SMOOTH / norm)
-        of_scores = torch.where(attention > 0, of_scores, of_scores * SLOPE)
-        of_regions += _product(of_scores, words.T)
-        of_words += _product(of_scores.flatten(0, 1).T, regions.flatten(0, 1).T)
+        of_regions = _each(powers.mT, across)
+        of_scores = _each(across, regions.mT).mul_(powers)
+        # Through the softmax's temperature and the unit length over the words of each text.
+        directions = powers.log().div_(SMOOTH)
+        along = torch.zeros_like(norms).index_add_(1, of_word, directions * of_scores)
+        along.mul_(norms / (norms - EPS).clamp_min(EPS**2))
+        of_scores.sub_(along.index_select(1, of_word).mul_(directions))
+        of_scores.mul_((SMOOTH / norms).index_select(1, of_word))
+        of_scores = torch.ops.aten.leaky_relu_backward(of_scores, directions, SLOPE, True)
+        of_regions += _each(of_scores.mT, words.expand(len(regions), -1, -1))
+        of_words = product(of_scores.transpose(0, 1).flatten(1), regions.flatten(0, 1).T)
+        of_words -= of_contexts.sum(dim=0)
         return of_regions, of_words, None, of_weight, of_outputs.sum(dim=0)
 
 
-def _attention(regions: Tensor, words: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
-    """exp(smoothed attention), n x k x t, and the norms of the scores over each text, n x k x texts."""
-    powers = F.leaky_relu(_product(regions, words), SLOPE)
-    norms = []
-    for span in spans:
-        part = _by_text(powers, span)
-        norm = torch.linalg.vector_norm(part, dim=-1) + EPS
-        part.div_(norm[..., None])
-        norms.append(norm)
-    return powers.mul_(SMOOTH).exp_(), torch.cat(norms, dim=-1)
+def _each(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right image by image, n x a x b and n x b x c; the fastest product if there is one image."""
+    return product(left[0], right[0].mT)[None] if len(left) == 1 else left @ right
 
 
-def _by_text(x: Tensor, span: Span) -> Tensor:
-    """A view of the span's words by text. x: n x k x t. Returns n x k x texts x length."""
-    return x[..., span.words].view(*x.shape[:2], -1, span.length)
+def _attention(regions: Tensor, words: Tensor, owners: Owners) -> tuple[Tensor, Tensor]:
+    """exp(smoothed attention), n x t x k, and the norms of the scores over each text, n x (texts + 1) x k."""
+    powers = F.leaky_relu_(_each(words.expand(len(regions), -1, -1), regions.mT), SLOPE)
+    norms = powers.new_zeros(len(regions), owners.texts + 1, regions.shape[1])
+    norms.index_add_(1, owners.of_word, powers.square()).sqrt_().add_(EPS)
+    return powers.div_(norms.index_select(1, owners.of_word)).mul_(SMOOTH).exp_(), norms
 
 
 def _contexts(powers: Tensor, regions: Tensor) -> tuple[Tensor, Tensor]:
     """What each word sees of each image at unit length, n x t x d, and the length it had."""
-    contexts = powers.mT @ regions
-    lengths = torch.linalg.vector_norm(contexts, dim=-1, keepdim=True) + EPS**2
+    contexts = _each(powers, regions)
+    lengths = torch.linalg.vector_norm(contexts, dim=-1, keepdim=True).add_(EPS**2)
     return contexts.div_(lengths), lengths
+
+
+def _through_unit_length(gradient: Tensor, unit: Tensor, lengths: Tensor, eps: float) -> Tensor:
+    """The gradient of x from that of unit = x / lengths, lengths = |x| + eps: what is along x does not pass."""
+    along = (unit * gradient).sum(dim=-1, keepdim=True)
+    along.mul_(lengths / (lengths - eps).clamp_min(EPS**2))
+    return torch.addcmul(gradient, unit, along, value=-1).div_(lengths)

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from truepair.matchers.base import ImageCodes, TextCodes
-from truepair.matchers.blocks import block_numbers, image_by_image, spans_of
-from truepair.matchers.kernels import Span
+from truepair.matchers.blocks import block_numbers, on_processor
+from truepair.matchers.kernels import Owners, owners_of
 
 ROUND_WORDS = 256  # few shapes: the products compile for every new one
 FROM_TEXTS = 16  # an image; with fewer, pairs of one length together are faster, whatever their images
@@ -24,7 +24,7 @@ class OneImage:
 
     image: int
     words: Tensor
-    spans: list[Span]
+    owners: Owners
     count: int
     """Words without the padding."""
 
@@ -47,7 +47,8 @@ class Chunk:
 
 def pays(images: ImageCodes, rows: Tensor) -> bool:
     """Whether pairs with these images are better scored image by image: on a processor, without gradients."""
-    return image_by_image(images) and len(rows) >= FROM_TEXTS * max(1, len(torch.unique(rows)))
+    enough = FROM_TEXTS * max(1, len(torch.unique(rows)))
+    return on_processor(images) and not torch.is_grad_enabled() and len(rows) >= enough
 
 
 def chunks(texts: TextCodes, rows: Tensor, columns: Tensor, similarity: int) -> Iterator[Chunk]:
@@ -67,9 +68,9 @@ def chunks(texts: TextCodes, rows: Tensor, columns: Tensor, similarity: int) -> 
             before = counts.cumsum(0) - counts
             index = (columns[order[start:stop]] * width - before).repeat_interleave(counts)
             index = F.pad(index + torch.arange(total), (0, -total % ROUND_WORDS))
-            images.append(
-                OneImage(int(rows[order[start]]), flat.index_select(0, index), spans_of(counts), total)
-            )
+            words = flat.index_select(0, index)
+            owners = owners_of(counts, len(words), words.device)
+            images.append(OneImage(int(rows[order[start]]), words, owners, total))
         whole = slice(some[0][0], some[-1][1])
         yield Chunk(order[whole], lengths[whole], images)
 

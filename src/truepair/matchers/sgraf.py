@@ -18,7 +18,8 @@ from truepair.matchers.alignment import AlignmentConfig, AlignmentMatcher, nodes
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes
 from truepair.matchers.blocks import TextBlock, recomputed, score_matrix
 from truepair.matchers.encoders import with_constant_bias
-from truepair.matchers.kernels import EPS, ROUND_ROWS, Linear, exactly, l2norm, linear, short_softmax
+from truepair.matchers.graph import GraphStep, Layout, rows_of_matrix, rows_of_pairs
+from truepair.matchers.kernels import EPS, Linear, exactly, l2norm
 
 
 @dataclass(frozen=True)
@@ -38,50 +39,6 @@ class SGRAFConfig(SGRConfig):
     """Sizes of both halves."""
 
 
-class GraphStep(nn.Module):
-    """One round of reasoning: every node becomes a mixture of all nodes, weighed by learned edges."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.query = Linear(width, width)
-        # Without a bias: it would add the same to every edge that leaves a node, and the softmax removes that.
-        self.key = Linear(width, width, bias=False)
-        self.out = Linear(width, width)
-
-    def folded(self) -> tuple[Tensor, Tensor]:
-        """Query and key projection as one matrix and one bias, so that only one side has to be projected."""
-        return self.key.weight.T @ self.query.weight, self.query.bias @ self.key.weight
-
-    def forward(
-        self, groups: list[Tensor], folded: tuple[Tensor, Tensor], *, first_only: bool = False
-    ) -> list[Tensor]:
-        """groups: nodes of pairs whose texts have one length, p x t x s each. Returns the same, reasoned.
-
-        first_only: compute the first node of each pair only, p x 1 x s.
-        """
-        asked = [nodes[:, :1] for nodes in groups] if first_only else groups
-        queries = _split(linear(_rows(asked), *folded), asked)
-        mixed = [
-            torch.bmm(short_softmax(torch.bmm(query, nodes.mT)), nodes)
-            for query, nodes in zip(queries, groups, strict=True)
-        ]
-        return _split(self.out(_rows(mixed)).relu(), asked)
-
-
-def _rows(groups: list[Tensor]) -> Tensor:
-    """All nodes under each other for one matrix product, padded to a round number: see kernels.ROUND_ROWS."""
-    rows = [nodes.flatten(0, 1) for nodes in groups]
-    padding = -sum(map(len, rows)) % ROUND_ROWS
-    return torch.cat([*rows, rows[0].new_zeros(padding, rows[0].shape[1])])
-
-
-def _split(rows: Tensor, groups: list[Tensor]) -> list[Tensor]:
-    """The groups again, as views."""
-    sizes = [nodes.shape[0] * nodes.shape[1] for nodes in groups]
-    parts = rows.split_with_sizes([*sizes, len(rows) - sum(sizes)])[: len(groups)]
-    return [part.view(*nodes.shape[:2], -1) for part, nodes in zip(parts, groups, strict=True)]
-
-
 class SGR(AlignmentMatcher):
     """Similarity graph reasoning: the global node after a few rounds among all nodes gives the score."""
 
@@ -95,14 +52,10 @@ class SGR(AlignmentMatcher):
         """The score before the sigmoid, n x m."""
         folded = [step.folded() for step in self._steps]
 
-        def reason(whole: Tensor, local: Tensor, block: TextBlock) -> Tensor:
-            groups = [nodes.flatten(0, 1) for nodes in nodes_by_length(whole, local, block)]
-            parts = [values.view(len(whole), -1) for values in self._evaluate(groups, folded)]
-            return torch.cat(parts, dim=1)
-
         def score(images: ImageCodes, block: TextBlock) -> Tensor:
-            whole, local = self.alignments(images, block)
-            return recomputed(reason, whole, local, block)
+            rows, layout = rows_of_matrix(*self.alignments(images, block), block.spans)
+            parts = self._evaluate(rows, layout, folded)
+            return torch.cat([values.view(len(images), -1) for values in parts], dim=1)
 
         return score_matrix(images, texts, score, width=self.config.embedding, one_by_one=True)
 
@@ -111,21 +64,22 @@ class SGR(AlignmentMatcher):
         folded = [step.folded() for step in self._steps]
 
         return self.score_pairs(
-            images, texts, rows, columns, lambda groups, _: self._evaluate(groups, folded)
+            images, texts, rows, columns, lambda groups, _: self._evaluate(*rows_of_pairs(groups), folded)
         )
 
     @property
     def _steps(self) -> list[GraphStep]:
         return [step for step in self.steps if isinstance(step, GraphStep)]
 
-    def _evaluate(self, groups: list[Tensor], folded: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """groups: p x t x s each. Returns p logits each."""
+    def _evaluate(self, rows: Tensor, layout: Layout, folded: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """rows: nodes of pairs. Returns p logits per bucket."""
         *before, last = zip(self._steps, folded, strict=True)
         for step, matrix in before:
-            groups = step(groups, matrix)
+            rows = step(rows, layout, matrix)
         step, matrix = last
         # Nothing but the global node is read after the last round.
-        return [self.evaluation(node).flatten() for node in step(groups, matrix, first_only=True)]
+        values = self.evaluation(step(rows, layout, matrix, first_only=True))
+        return [value.flatten() for value in layout.first.cut(values)]
 
 
 class Filtration(nn.Module):
@@ -251,7 +205,9 @@ class SAF(AlignmentMatcher):
             )
             return logits
 
-        logits = score_matrix(images, texts, score, width=self.config.embedding, all_images=True)
+        logits = score_matrix(
+            images, texts, score, width=self.config.embedding, all_images=True, one_by_one=True
+        )
         return logits, means, variances
 
     def _evaluate(self, nodes: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from truepair.beliefs.divide import split_by_posterior
 from truepair.beliefs.ledger import Ledger, Partition
-from truepair.beliefs.mixtures import fit_beta, fit_gaussian, normalise
+from truepair.beliefs.mixtures import Start, fit_beta, fit_gaussian, normalise
 from truepair.beliefs.null import mismatch_probability
 from truepair.beliefs.share import mismatched_share
 from truepair.errors import TruepairError
@@ -21,10 +21,10 @@ def gaussian_division(sweep: Sweep) -> NDArray[np.float64]:
     return fit_gaussian(losses).posterior(losses)
 
 
-def beta_division(sweep: Sweep) -> NDArray[np.float64]:
+def beta_division(sweep: Sweep, start: Start = "fixed") -> NDArray[np.float64]:
     """Posterior of the lower of two Beta distributions fitted to the normalised losses (BiCro, GSL)."""
     losses = normalise(sweep.values["loss"].numpy())
-    return fit_beta(losses).posterior(losses)
+    return fit_beta(losses, start=start).posterior(losses)
 
 
 def repairing_division(sweep: Sweep) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -16,6 +17,7 @@ from truepair.beliefs.anchors import (
     spectrum,
 )
 from truepair.beliefs.ledger import Ledger, Partition
+from truepair.beliefs.mixtures import Start
 from truepair.losses.structure import Scale, inter_structure, intra_structure, semantic_constrained
 from truepair.losses.triplet import MarginForm, Negatives, soft_margin
 from truepair.methods.base import Division, Method, Step, Sweep
@@ -39,6 +41,9 @@ class GSL(Method):
     negatives: Negatives = "hardest"
     """After the warm-up. Hardest negatives need a matcher that already tells most pairs apart (docs/results.md)."""
     threshold: float = 0.5  # delta
+    mixture_start: Start = "median"
+    """Where the fit of the Beta mixture begins; not printed. "fixed", BiCro's, ends after ten iterations with a long
+    tail of few pairs as the noisy component where most losses crowd near 0 (docs/results.md)."""
     warmup_negatives: Negatives = "mean"
     """L_w in warm-up over the mean of all negatives, as NCR warms up; over the hardest one it collapses."""
     intra_weight: float = 1.0  # zeta, Eq. 16
@@ -66,7 +71,8 @@ class GSL(Method):
         self, sweeps: Sequence[Sweep], ledger: Ledger, division: Division | None, clock: Clock
     ) -> None:
         """Lines 6-10: a Beta mixture of each network's losses."""
-        divide_each(sweeps, ledger, division or beta_division, self.threshold)
+        fitted = partial(beta_division, start=self.mixture_start)
+        divide_each(sweeps, ledger, division or fitted, self.threshold)
 
     def loss(self, step: Step, ledger: Ledger) -> Tensor:
         """L_w in warm-up (line 1), then L_SCT with refined labels (lines 11-16)."""
