@@ -75,6 +75,8 @@ def test_equals_the_equations_written_as_loops(logits):
     ]
     expected = (sum(image_side) / len(image_side) + sum(text_side) / len(text_side)) / 2
     assert float(swapped_hinge(similarity, weights, clean, margin).mean()) == pytest.approx(expected)
+    of_batch = swapped_hinge(similarity, weights, clean, margin, "batch").mean()
+    assert float(of_batch) == pytest.approx((sum(image_side) + sum(text_side)) / 2 / n)
 
     # Eq. 3
     low = [max(0, e + 2) ** 2 for e, c in zip(image_energy, image_clean, strict=True) if c]

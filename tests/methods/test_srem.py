@@ -54,12 +54,12 @@ def weights(logits, scores, alpha):
     return result
 
 
-def ranking(scores, swapped, clean, alpha):
+def ranking(scores, swapped, clean, alpha, average):
     """Eq. 6, with the other side's weights."""
     hinges = [
         max(0, alpha - swapped[i] * row[i] + hardest(row, i)) for i, row in enumerate(scores) if clean[i]
     ]
-    return sum(hinges) / max(1, len(hinges))
+    return sum(hinges) / (len(scores) if average == "batch" else max(1, len(hinges)))
 
 
 def complementary(answers, clean, beta, b, reading):
@@ -87,7 +87,8 @@ def both_complementary(scores, clean, method):
     sides = (scores, transposed(scores))
     if method.answers == "probabilities":
         sides = tuple(probabilities(side, method.temperature) for side in sides)
-    return sum(
+    terms = len(scores) - 1 if method.answers == "probabilities" else 1
+    return terms * sum(
         complementary(side, trusted, method.steepness, method.base, method.reading)
         for side, trusted in zip(sides, clean, strict=True)
     )
@@ -106,8 +107,8 @@ def expected_loss(logits, scores, method):
     assert not all(clean[0])
     image_weights = weights(logits, scores, method.margin)
     text_weights = weights(sides[1], transposed(scores), method.margin)
-    ranked = ranking(scores, text_weights, clean[0], method.margin)
-    ranked += ranking(transposed(scores), image_weights, clean[1], method.margin)
+    ranked = ranking(scores, text_weights, clean[0], method.margin, method.average)
+    ranked += ranking(transposed(scores), image_weights, clean[1], method.margin, method.average)
     bounded = sum(
         bound(side, trusted, method.clean_energy, method.noisy_energy)
         for side, trusted in zip(sides, clean, strict=True)
@@ -126,6 +127,7 @@ SWITCHES = [
     {"bounding": False},
     {"complementary": False},
     {"reading": "uniform"},
+    {"average": "batch"},
     {"answers": "scores"},
     {"energy_weight": 0.7, "complement_weight": 0.3, "margin": 0.4},
 ]
@@ -198,13 +200,3 @@ def test_a_belief_belongs_to_the_pair_not_to_its_place(batch, make_ledger, later
     torch.testing.assert_close(moved, loss[order])
     torch.testing.assert_close(shuffled.clean, straight.clean)
     assert torch.equal(shuffled.partition, straight.partition)
-
-
-def test_the_warm_up_may_be_the_triplet_loss_over_all_negatives(batch, make_ledger, warming_up):
-    loss = SREM(warm_up="triplet", margin=0.3).loss(batch.step(warming_up), make_ledger()).detach()
-    s, n = batch.similarity.double().tolist(), 9
-    for i in range(n):
-        costs = [
-            max(0, 0.3 - s[i][i] + s[i][j]) + max(0, 0.3 - s[i][i] + s[j][i]) for j in range(n) if j != i
-        ]
-        assert float(loss[i]) == pytest.approx(sum(costs) / n, rel=1e-5)

@@ -157,7 +157,8 @@ def fit_beta(
 
     values: n, in [0, 1]; inside the fit they are moved into [clip, 1 - clip], where every density is finite.
     start: "fixed", the published Beta(1, 2) and Beta(2, 1) whatever the values, or "median", the moments of the
-    values below and above it, which finds the better maximum where few values are large. bins: more values than that are binned, which moves posteriors by less than 1e-3 (never with None).
+    values below and above it, which finds the better maximum where few values are large.
+    bins: more values than that are binned, which moves posteriors by less than 1e-3 (never with None).
     """
     x, counts = _distinct(np.clip(_inside_unit_interval(values), clip, 1 - clip), bins)
     if len(x) == 1:

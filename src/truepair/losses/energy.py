@@ -7,11 +7,14 @@ paper's expectation.
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from truepair.losses.precision import full_precision
+
+Average = Literal["clean", "batch"]
 
 
 def energies(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,16 +81,21 @@ def swapped_hinge(
     weights: tuple[Tensor, Tensor],
     clean: tuple[Tensor, Tensor],
     margin: float = 0.2,
+    average: Average = "clean",
 ) -> Tensor:
     """Hardest-negative hinge with the *other* modality's weight, clean pairs only, n (half of both Eq. 6).
 
-    similarity: n x n. weights: of images and of texts (`entropy_weights`). clean: by image and by text.
+    similarity: n x n. weights: of images and of texts (`entropy_weights`). clean: by image and by text. average:
+    "clean", as printed, or "batch", where every clean pair counts as one of the batch, so that a step with one of
+    them is not that pair's alone.
     """
     similarity = full_precision(similarity)
     matched = similarity.diagonal()
     image_weight, text_weight = weights
     image_to_text = (margin - text_weight * matched + _hardest(similarity)).clamp_min(0)
     text_to_image = (margin - image_weight * matched + _hardest(similarity.T)).clamp_min(0)
+    if average == "batch":
+        return (image_to_text * clean[0] + text_to_image * clean[1]) / 2
     return (_as_expectation(image_to_text, clean[0]) + _as_expectation(text_to_image, clean[1])) / 2
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from truepair.errors import TruepairError
 from truepair.matchers import listed
 from truepair.matchers.base import ImageCodes, Matcher, TextCodes, lengths_to_mask
-from truepair.matchers.blocks import TextBlock, alone_or_together, score_pairs
+from truepair.matchers.blocks import TextBlock, image_groups, score_pairs
 from truepair.matchers.encoders import BatchNorm, RegionEncoder, WordEncoder, mean_over, with_constant_bias
 from truepair.matchers.kernels import Linear, aligned, exactly, l2norm, squared_distances
 
@@ -113,7 +113,7 @@ class AlignmentMatcher(Matcher):
         words = self.word_alignment
         local = [
             aligned(part.regions, block.words, block.owners, words.weight, words.bias)
-            for part in alone_or_together(images, images.regions.shape[-1])
+            for part in image_groups(images, images.regions.shape[-1])
         ]
         return self._global(images.vectors[:, None], block.vectors), torch.cat(local)
 

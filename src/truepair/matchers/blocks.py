@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 BLOCK_NUMBERS = {"cpu": 2**20}
 BLOCK_NUMBERS_ELSEWHERE = 2**25
 BLOCK_WORDS = 256
-TOGETHER = 8  # images of a block that score goes through one after the other
+TOGETHER = 16  # images of a block that score goes through one after the other
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def image_blocks(images: ImageCodes, width: int) -> list[ImageCodes]:
     return _split(images, max(1, block_numbers(images.regions.device) // (BLOCK_WORDS * max(1, width))))
 
 
-def alone_or_together(images: ImageCodes, width: int) -> list[ImageCodes]:
-    """Single images on a processor, where one image that meets many words makes the fastest products; else blocks."""
-    return _split(images, 1) if on_processor(images) else image_blocks(images, width)
+def image_groups(images: ImageCodes, width: int) -> list[ImageCodes]:
+    """Few images for many words: what goes through one call where it is cut further, to single images."""
+    return _split(images, TOGETHER) if on_processor(images) else image_blocks(images, width)
 
 
 def on_processor(images: ImageCodes) -> bool:
@@ -131,7 +131,7 @@ def score_matrix(
     parts, columns = [], []
     rows, most_words = image_blocks(images, width), BLOCK_WORDS
     if one_by_one and on_processor(images):
-        rows = _split(images, TOGETHER)
+        rows = image_groups(images, width)
         most_words = max(BLOCK_WORDS, block_numbers(images.regions.device) // 2 // width)
     if all_images:
         rows = [images]

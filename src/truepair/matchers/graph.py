@@ -4,6 +4,7 @@ Nodes of pairs with texts of one bucket of lengths lie p x t x s, all buckets un
 products on round sizes take half the time of many exact ones; the nodes beyond a text's own are zero and stay zero.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +13,13 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from truepair.losses.precision import full_precision
-from truepair.matchers.kernels import ROUND_ROWS, Linear, Span, exactly, product, short_softmax
+from truepair.matchers.kernels import ROUND_ROWS, Linear, Span, exactly, product, short_softmax_
 
 ROUND_NODES = 4
 
 
-class Bucket(NamedTuple):
+@dataclass(frozen=True)
+class Bucket:
     """Neighbouring spans of texts whose nodes are padded to the same number."""
 
     spans: list[Span]
@@ -31,7 +33,7 @@ class Bucket(NamedTuple):
     @property
     def count(self) -> int:
         """How many texts."""
-        return self.texts.stop - self.texts.start
+        return sum(span.texts.stop - span.texts.start for span in self.spans)
 
 
 class Size(NamedTuple):
@@ -162,13 +164,23 @@ def _blocks(
     return pairs
 
 
+def _beyond(nodes: Tensor, bucket: Bucket) -> Iterator[Tensor]:
+    """Views of the nodes that no text has. nodes: n x c x t x s."""
+    for span in bucket.spans:
+        start, stop = (edge - bucket.texts.start for edge in (span.texts.start, span.texts.stop))
+        yield nodes[:, start:stop, span.length + 1 :]
+
+
 class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, whole: Tensor, local: Tensor, buckets: list[Bucket], layout: Layout) -> Tensor:
         ctx.buckets, ctx.layout, ctx.shapes = buckets, layout, (whole.shape, local.shape)
-        rows = whole.new_zeros(layout.padded, whole.shape[-1])
+        rows = layout.empty(whole)
         for part, nodes in _blocks(rows, whole, local, buckets, layout):
             part.copy_(nodes)
+        for nodes, bucket in zip(layout.cut(rows), buckets, strict=True):
+            for beyond in _beyond(nodes.view(len(whole), bucket.count, *nodes.shape[1:]), bucket):
+                beyond.zero_()
         return rows
 
     @staticmethod
@@ -200,7 +212,7 @@ class _Step(torch.autograd.Function):
             zip(groups, asking.cut(queries), asking.cut(mixed), strict=True)
         ):
             real = None if layout.real is None else layout.real[i]
-            edge = short_softmax(full_precision(ask @ nodes.mT), real).to(nodes.dtype)
+            edge = short_softmax_(full_precision(ask @ nodes.mT), real).to(nodes.dtype)
             edges.append(edge)
             torch.bmm(edge, nodes, out=mixture)
         result = product(mixed, out, out_bias).relu_()
@@ -218,7 +230,8 @@ class _Step(torch.autograd.Function):
         layout, asking = ctx.layout, ctx.asking
         # Nodes that are none came out as zeros, so that no gradient gets past here from them.
         gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
-        of_mixed, of_out = product(gradient, out.T), product(gradient.T, mixed.T)
+        # Weights' gradients by torch's product: for the other one it would have to copy both sides.
+        of_mixed, of_out = product(gradient, out.T), gradient.T @ mixed
         of_rows, of_queries = layout.empty(rows), asking.empty(rows)
         for edge, nodes, of_nodes, ask, of_ask, of_mixture in zip(
             edges,
@@ -241,5 +254,5 @@ class _Step(torch.autograd.Function):
         else:
             for of_nodes, of_first in zip(layout.cut(of_rows), asking.cut(through), strict=True):
                 of_nodes[:, :1] += of_first
-        of_query = product(of_queries.T, asked.T)
+        of_query = of_queries.T @ asked
         return of_rows, None, None, of_query, of_queries.sum(dim=0), of_out, gradient.sum(dim=0)

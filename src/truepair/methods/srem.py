@@ -9,6 +9,7 @@ from torch import Tensor
 from truepair.beliefs.ledger import Ledger, Partition
 from truepair.losses.complementary import Reading, biased_complementary
 from truepair.losses.energy import (
+    Average,
     clean_by_energy,
     energies,
     energy_bound,
@@ -30,9 +31,8 @@ class SREM(Method):
     )
 
     margin: float = 0.2  # alpha, Eq. 5
-    warm_up: Literal["complementary", "triplet"] = "complementary"
-    """What trains before pairs are filtered: L_c alone, as printed, or where steps are few the triplet loss over all
-    negatives, as other methods warm up."""
+    average: Average = "clean"
+    """Eq. 6 averages over the clean pairs; "batch" counts them as pairs of the batch, for where they are few."""
     clean_energy: float = -4.0  # m_clean, Eq. 3 and Figure 4
     noisy_energy: float = 0.0  # m_noisy
     energy_threshold: float = -2.0
@@ -45,7 +45,7 @@ class SREM(Method):
     """What Eq. 12 means; see `biased_complementary`: "product" is the printed formula, "uniform" the ablation L_c*."""
     answers: Literal["probabilities", "scores"] = "probabilities"
     """What L_c looks at: matching probabilities among the batch, or S as printed, which collapses (docs/methods.md)."""
-    temperature: float = 0.2
+    temperature: float = 0.1
     """Of those probabilities. Their gradient vanishes with the matched one's, so it must not start near 0."""
     cosine_scale: float = 20.0
     """A cosine is no logit: over 128 answers its energy stays below m_clean whatever it says. Matchers without
@@ -62,8 +62,6 @@ class SREM(Method):
         """Complementary learning alone in warm-up, then 0.5 L_w + lambda_1 L_u + lambda_2 L_c, both ways."""
         similarity = step.scores.similarity
         if step.clock.warming_up:
-            if self.warm_up == "triplet":
-                return step.scores.triplet(self.margin, "mean")
             return self._complementary(similarity, None, None)
         logits = self._logits(step)
         clean = by_image, by_text = clean_by_energy(logits, self.energy_threshold)  # Eq. 2
@@ -71,7 +69,7 @@ class SREM(Method):
         loss = torch.zeros_like(similarity.diagonal())
         if self.ranking:
             weights = entropy_weights(logits, similarity, self.margin)  # Eq. 4-5
-            loss = loss + swapped_hinge(similarity, weights, clean, self.margin)  # half of Eq. 6
+            loss = loss + swapped_hinge(similarity, weights, clean, self.margin, self.average)  # Eq. 6
         if self.bounding:
             bounds = zip(energies(logits), clean, strict=True)
             for energy, trusted in bounds:
@@ -88,13 +86,18 @@ class SREM(Method):
         return stretched - mismatch_level(stretched)
 
     def _complementary(self, similarity: Tensor, by_image: Tensor | None, by_text: Tensor | None) -> Tensor:
-        """Eq. 10-13 in both directions."""
-        i2t, t2i = similarity, similarity
+        """Eq. 10-13 in both directions.
+
+        Scores are averaged over the other answers, as printed. Probabilities of a row add up to one however many
+        there are: their terms are added up, or the loss would weigh a hundredth of the others in a batch of 128.
+        """
+        i2t, t2i, terms = similarity, similarity, 1
         if self.answers == "probabilities":
             i2t, t2i = matching_probabilities(similarity, self.temperature)
+            terms = len(similarity) - 1
 
         def one_way(answers: Tensor, clean: Tensor | None) -> Tensor:
-            return biased_complementary(
+            return terms * biased_complementary(
                 answers, clean, steepness=self.steepness, base=self.base, reading=self.reading
             )
 
