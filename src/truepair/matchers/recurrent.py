@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from truepair.losses.precision import full_precision
+from truepair.matchers.kernels import product
 
 
 def gru_states(rnn: nn.GRU, inputs: Tensor, lengths: Tensor) -> Tensor:
@@ -150,9 +151,9 @@ class _Recurrence(torch.autograd.Function):
             stop = start
         return (
             _products(of_gates, in_weights.to(precision)) if ctx.needs_input_grad[0] else None,
-            _products(of_gates.mT, items.to(precision)),
+            _products(items.mT, of_gates.to(precision)).mT,
             of_gates.sum(dim=1),
-            _products(of_recurrent.mT, before.to(precision)),
+            _products(before.mT, of_recurrent.to(precision)).mT,
             of_recurrent.sum(dim=1),
             None,
             None,
@@ -160,6 +161,12 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _products(x: Tensor, weights: Tensor, biases: Tensor | None = None) -> Tensor:
-    """x @ weights + biases for every direction, in the precision of the weights; full precision comes out."""
-    product = full_precision(torch.bmm(x.to(weights.dtype), weights))
-    return product if biases is None else product.add_(biases[:, None])
+    """x @ weights + biases for every direction, in the precision of the weights; full precision comes out.
+
+    x: e x p x w. weights: e x w x o. biases: e x o.
+    """
+    if weights.dtype == torch.float32:
+        every = biases if biases is not None else [None] * len(x)
+        return torch.stack([product(*one) for one in zip(x, weights.mT, every, strict=True)])
+    result = full_precision(torch.bmm(x.to(weights.dtype), weights))
+    return result if biases is None else result.add_(biases[:, None])
