@@ -3,31 +3,31 @@
 from truepair.audit.evidence import unsupported_words
 from truepair.audit.proposals import contests, proposal_confidence
 from truepair.audit.result import AuditResult, Proposals, diagnostic
-from truepair.beliefs.null import flag, mismatch_probability, rank_in_null
-from truepair.beliefs.share import estimate_share
+from truepair.beliefs.judgement import judge
+from truepair.beliefs.null import flag, rank_in_null
 from truepair.beliefs.siblings import swapped_share
-from truepair.beliefs.witness import Testimony, hear
+from truepair.beliefs.witness import Testimony
 from truepair.pairs.core import Pairs
 
 
 def quick_audit(
     pairs: Pairs, *, error_rate: float = 0.05, seed: int = 0, heard: Testimony | None = None
 ) -> AuditResult:
-    """Let the linear witness judge the pairs and compare them with random re-pairings.
+    """Let the linear witness and the other texts of each image judge the pairs, against random re-pairings.
 
     error_rate: each flagged pair may be a true one with this probability. The same seed gives the same answer.
     heard: what the witness has said already, if it was asked.
     """
-    heard = heard or hear(pairs, seed)
-    noise = estimate_share(heard.scores, heard.null_scores, pairs.image_of, heard.null_images, seed)
-    probability = mismatch_probability(heard.scores, heard.null_scores, noise.share)
-    swapped = swapped_share(pairs, heard.witness, noise, seed)
+    judgement = judge(pairs, seed, heard)
+    testimony, noise, probability = judgement.testimony, judgement.noise, judgement.probability
+    witness = testimony.witness
+    swapped = swapped_share(pairs, witness, judgement.by_witness, seed)
     is_mismatch = flag(probability, error_rate, noise.kind)
-    texts, images = contests(pairs, heard.witness, probability)
+    texts, images = contests(pairs, witness, probability)
     return AuditResult(
-        scores=heard.scores,
-        null_scores=heard.null_scores,
-        match_score=rank_in_null(heard.scores, heard.null_scores),
+        scores=testimony.scores,
+        null_scores=testimony.null_scores,
+        match_score=rank_in_null(testimony.scores, testimony.null_scores),
         mismatch_probability=probability,
         is_mismatch=is_mismatch,
         share=noise.share,
@@ -35,6 +35,6 @@ def quick_audit(
         diagnostic=diagnostic(noise, swapped),
         other_text=Proposals(texts.rows, proposal_confidence(texts, probability)),
         other_image=Proposals(images.rows, proposal_confidence(images, probability)),
-        unsupported=unsupported_words(pairs, heard.witness),
+        unsupported=unsupported_words(pairs, witness),
         error_rate=error_rate,
     )

@@ -41,7 +41,7 @@ def mismatch_probability(scores: Array, null_scores: Array, share: float | None 
     edges = np.arange(-_REACH, _REACH + _CELL / 2, _CELL)
     # Whatever lies further out counts at the ends: of well separated data that is where the matched pairs are.
     placed, placed_null = (
-        np.clip(_normal_scale(values, null_scores), -_REACH, _REACH) for values in (scores, null_scores)
+        np.clip(normal_scale(values, null_scores), -_REACH, _REACH) for values in (scores, null_scores)
     )
     given, null = (np.histogram(places, edges)[0].astype(np.float64) for places in (placed, placed_null))
     null *= len(scores) / len(null_scores)
@@ -88,7 +88,7 @@ def _fitted_logits(given: Array, mismatched: Array) -> Array:
     return logits
 
 
-def _normal_scale(scores: Array, null_scores: Array) -> Array:
+def normal_scale(scores: Array, null_scores: Array) -> Array:
     """Scores on the scale on which the null is standard normal."""
     nearest = 0.5 / len(null_scores)
     return np.asarray(ndtri(np.clip(rank_in_null(scores, null_scores), nearest, 1.0 - nearest)))

@@ -74,12 +74,6 @@ class Testimony:
     witness: Witness
 
 
-def witness_prior(pairs: Pairs, seed: int = 0) -> Array:
-    """The probability that each pair is mismatched, before anything has been trained."""
-    heard = hear(pairs, seed)
-    return mismatch_probability(heard.scores, heard.null_scores)
-
-
 def hear(pairs: Pairs, seed: int = 0) -> Testimony:
     """Fit the witness and let it judge every pair and many random re-pairings, fold by fold."""
     rng = np.random.default_rng(seed)

@@ -12,8 +12,8 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from truepair.beliefs.judgement import witness_prior
 from truepair.beliefs.ledger import Ledger, without_decoys
-from truepair.beliefs.witness import witness_prior
 from truepair.errors import TruepairError
 from truepair.matchers.base import Matcher
 from truepair.matchers.registry import build_matcher, find_matcher
