@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from methods.chart import draw
 from methods.experiments import PARTS, Experiment
 from methods.tables import fill_page
 
@@ -136,6 +137,8 @@ def main() -> None:
             list(pool.map(work, todo))
     if options.tables:
         options.tables.write_text(fill_page(options.tables.read_text(), results.lines))
+        if "results.svg" in options.tables.read_text():
+            draw(results.lines, options.tables.parent / "images" / "results.svg")
 
 
 if __name__ == "__main__":

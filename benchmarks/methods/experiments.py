@@ -56,7 +56,7 @@ def division_table() -> Iterator[Experiment]:
         for name in DIVIDING:
             options = ("--method", name, "--division", "repairing")
             yield Experiment("division", f"{name}, repairing", noise, 123, options)
-        for name in (*DIVIDING, "crcl"):
+        for name in (*DIVIDING, "crcl", "srem"):
             options = ("--method", name, "--prior", "witness")
             yield Experiment("division", f"{name}, witness prior", noise, 123, options)
 
@@ -67,6 +67,7 @@ SWITCHES = {
         "GALC": ("no-foa2", "no-sct"),
         "GALC + FoA2": ("no-sct",),
         "printed labels": ("label-form raw",),
+        "mixture from a fixed start": ("mixture-start fixed",),
         "hardest negatives": ("negatives hardest",),
         "raw image side": ("anchor-images raw",),
         "anchor memory 1024": ("anchor-memory 1024",),
@@ -83,9 +84,10 @@ SWITCHES = {
         "no lambda": ("no-penalty",),
     },
     "srem": {
-        "L_w + L_c": ("no-bounding",),
-        "L_w + L_u": ("no-complementary",),
-        "L_u + L_c": ("no-ranking",),
+        "L_c": ("no-ranking",),
+        "L_w + L_c, mean over the clean pairs": ("average clean",),
+        "L_w + L_u": ("no-complementary", "bounding"),
+        "L_w + L_u + L_c": ("bounding",),
         "L_c*": ("reading uniform",),
         "L_c as printed": ("reading product", "answers scores"),
     },

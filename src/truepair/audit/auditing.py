@@ -154,7 +154,17 @@ def _verdicts(
             "With --deep every pair is judged by a matcher that has not seen it."
         )
         return _Verdicts("run", result, examples, (note,), quick)
-    return _Verdicts("quick", quick, witness_examples(pairs, heard.witness, seed))
+    return _Verdicts("quick", quick, witness_examples(pairs, heard.witness, seed), _with_other_texts(quick))
+
+
+def _with_other_texts(quick: AuditResult) -> tuple[str, ...]:
+    if quick.share_alone is None:
+        return ()
+    return (
+        "Every text was compared with its picture and with the other texts of that picture. Without those the share "
+        f"comes out as {quick.share_alone:.1%}; had they misled, as where pictures were exchanged with all their "
+        "texts, they would have been left out.",
+    )
 
 
 def _written(audit: Audit, pairs: Pairs, out: Path, run: "Run | None", examples: Sequence[Example]) -> Audit:

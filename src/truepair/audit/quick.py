@@ -37,4 +37,5 @@ def quick_audit(
         other_image=Proposals(images.rows, proposal_confidence(images, probability)),
         unsupported=unsupported_words(pairs, witness),
         error_rate=error_rate,
+        share_alone=judgement.by_witness.share if judgement.with_texts else None,
     )

@@ -44,7 +44,8 @@ class AuditResult:
     match_score: n, in [0, 1], rises with the score. mismatch_probability: n, calibrated. is_mismatch: n bools at
     the error rate. share: of mismatched pairs, with its 95 % interval. other_text: for every pair, the row of the
     pair whose text suits the image best. other_image: the image row that suits its text best. unsupported: words of
-    each text that nothing in the picture supports.
+    each text that nothing in the picture supports. share_alone: the share by the pictures alone, where the other texts
+    of each image were believed as well.
     """
 
     scores: Vector
@@ -59,6 +60,7 @@ class AuditResult:
     other_image: Proposals
     unsupported: Sequence[Sequence[str]]
     error_rate: float
+    share_alone: float | None = None
 
 
 def diagnostic(noise: NoiseShare, swapped: Swapped | None = None) -> Diagnostic:
