@@ -33,7 +33,7 @@ def judge(pairs: Pairs, seed: int = 0, heard: Testimony | None = None) -> Judgem
     by_witness = _share(pairs, heard, seed)
     probability = mismatch_probability(heard.scores, heard.null_scores, by_witness.share)
     if by_witness.kind in ("none", "random"):
-        together = vouched(pairs, heard, by_witness, probability, seed)
+        together = vouched(pairs, heard, probability, seed)
         noise = None if together is None else _share(pairs, together, seed)
         if together is not None and noise is not None and noise.kind in ("none", "random"):
             probability = mismatch_probability(together.scores, together.null_scores, noise.share)

@@ -5,7 +5,8 @@ one that says little of the picture still agrees with those. Both can be measure
 another image in the place of one of the image's own. So the re-pairing null holds for both scores as it does for one.
 
 It holds no longer where images were exchanged with all their texts, since these go on agreeing with each other. The
-data tells: the share of mismatches must come out alike with and without the other texts, or they are not asked.
+data tells: then there are more images none of whose texts suits them than single moves explain, the re-pairing null
+once more, with all texts of an image at a time; and the other texts are not asked.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from scipy.special import expit
 
 from truepair.beliefs.canonical import Agreement
 from truepair.beliefs.null import mismatch_probability, normal_scale, rank_in_null
-from truepair.beliefs.share import ALLOWANCE, NoiseShare, mismatched_share
+from truepair.beliefs.share import mismatched_share
 from truepair.beliefs.whitening import Vectors, unit
 from truepair.beliefs.witness import NULLS, Testimony, text_vectors
 from truepair.pairs.core import Pairs
@@ -31,16 +32,15 @@ TOGETHER = 20_000
 """Pairs whose texts are held in memory at a time; re-pairings are drawn among them."""
 ROUNDS = 3
 LEARNT_FROM = 100_000
-_TOLERANCE = 0.05
+SLACK, SLACK_OF_SHARE = 0.005, 0.15
+"""Images none of whose texts suits them, beyond those that single moves explain: how many there may be, as a share, and
+how many more per share of mismatches, since some pictures are hard to judge by any text. One standard error on top."""
 
 
-def vouched(
-    pairs: Pairs, heard: Testimony, noise: NoiseShare, probability: Array, seed: int = 0
-) -> Testimony | None:
+def vouched(pairs: Pairs, heard: Testimony, probability: Array, seed: int = 0) -> Testimony | None:
     """What the witness and the other texts of each image say together; None where these say nothing or mislead.
 
-    noise: the share of mismatches by what was heard. probability: that each pair is one; a text that is probably
-    wrong vouches for little.
+    probability: that each pair is mismatched, by what was heard; a text that is probably wrong vouches for little.
     Pairs without another text of their image keep what the witness says, on the scale of the rest.
     """
     if (np.bincount(pairs.image_of, minlength=pairs.n_images) > 1).sum() < FEWEST:
@@ -51,21 +51,23 @@ def vouched(
     asked = several[pairs.image_of]
     if several.sum() < FEWEST:
         return None
-    generator = np.random.default_rng(seed)
-    given, null, null_images = _both_scores(pairs, heard, probability, wording, several, generator)
-    alone = normal_scale(given[:, 0], null[:, 0])
-    by_texts = normal_scale(given[:, 1], null[:, 1])
-    evidence = _evidence(alone, by_texts)
-    null_evidence = _evidence(normal_scale(null[:, 0], null[:, 0]), normal_scale(null[:, 1], null[:, 1]))
+    said = _ask(pairs, heard, probability, wording, asked, np.random.default_rng(seed))
+    evidence, null_evidence = (
+        _evidence(*(normal_scale(side[:, i], said.null[:, i]) for i in (0, 1)))
+        for side in (said.given, said.null)
+    )
     together, null_together = _learnt(evidence, null_evidence, seed)
-    share, slack = mismatched_share(together, null_together), ALLOWANCE + _TOLERANCE * noise.share
-    if not min(noise.low, noise.share - slack) <= share <= max(noise.high, noise.share + slack):
+    share = mismatched_share(together, null_together)
+    by_chance = float((share ** np.bincount(pairs.image_of, minlength=len(several))[several]).mean())
+    moved = mismatched_share(said.best, said.null_best)
+    by_luck = (moved * (1 - moved) / len(said.best)) ** 0.5
+    if moved - by_chance > SLACK + SLACK_OF_SHARE * share + by_luck:
         return None
     scores = np.zeros(len(pairs))
     scores[asked] = together
     others = rank_in_null(heard.scores[~asked], heard.null_scores)
     scores[~asked] = np.quantile(null_together, others)
-    return Testimony(scores, null_together, null_images, heard.witness)
+    return Testimony(scores, null_together, said.null_images, heard.witness)
 
 
 def _wordings(pairs: Pairs) -> Index:
@@ -75,25 +77,42 @@ def _wordings(pairs: Pairs) -> Index:
     return np.array([numbers.setdefault(text, len(numbers)) for text in every], dtype=np.int64)
 
 
-def _both_scores(
+@dataclass(frozen=True, eq=False)
+class _Said:
+    """What was measured.
+
+    given: agreement of each pair asked about with its image and with the other texts, n x 2. null: the same of
+    re-pairings, m x 2; null_images: of which images. best: the best agreement with its image that any text of an
+    image has, one an image; null_best: with another image.
+    """
+
+    given: Array
+    null: Array
+    null_images: Index
+    best: Array
+    null_best: Array
+
+
+def _ask(
     pairs: Pairs,
     heard: Testimony,
     probability: Array,
     wording: Index,
-    several: NDArray[np.bool_],
+    asked: NDArray[np.bool_],
     rng: np.random.Generator,
-) -> tuple[Array, Array, Index]:
-    """Agreement with the image and with its other texts: of the pairs whose image has several, n x 2 in their order,
-    and of re-pairings, m x 2, with the image of each."""
-    asked = np.flatnonzero(several[pairs.image_of])
-    given = np.zeros((len(asked), 2))
-    nulls: list[Array] = []
+) -> _Said:
+    """Measure the pairs that are asked about, and re-pairings of them, by models that have not seen them."""
+    all_rows = np.flatnonzero(asked)
+    given = np.zeros((len(all_rows), 2))
+    null: list[Array] = []
     null_images: list[Index] = []
-    times = int(np.clip(NULLS // len(asked), 2, 20))
-    fold = heard.witness.fold[pairs.image_of[asked]]
+    best: list[Array] = []
+    null_best: list[Array] = []
+    times = int(np.clip(NULLS // len(all_rows), 2, 20))
+    fold = heard.witness.fold[pairs.image_of[all_rows]]
     for k in range(len(heard.witness.models)):
-        for places in _by_images(np.flatnonzero(fold == k), pairs.image_of[asked]):
-            rows = asked[places]
+        for places in _by_images(np.flatnonzero(fold == k), pairs.image_of[all_rows]):
+            rows = all_rows[places]
             held, image = np.unique(pairs.image_of[rows], return_inverse=True)
             agreement = Agreement(
                 heard.witness.image_codes(pairs, held, k), heard.witness.text_codes(pairs, rows, k)
@@ -102,16 +121,23 @@ def _both_scores(
             trusted = texts * (1 - probability[rows, None]).astype(np.float32)
             _, same = np.unique(np.stack([image, wording[rows]], axis=1), axis=0, return_inverse=True)
             others = unit(_sums(trusted, image)[image] - _sums(trusted, same)[same])
-
             part = _Part(agreement, image, texts, others)
             everyone = np.arange(len(rows))
             given[places] = part.scores(everyone, everyone)
+            best.append(part.best(0))
             for _ in range(times):
                 text = rng.permutation(len(rows))
                 moved = np.flatnonzero(image[text] != image)
-                nulls.append(part.scores(moved, text[moved]))
+                null.append(part.scores(moved, text[moved]))
                 null_images.append(held[image[moved]])
-    return given, np.concatenate(nulls), np.concatenate(null_images)
+                null_best.append(part.best(int(rng.integers(1, max(2, len(held))))))
+    return _Said(
+        given,
+        np.concatenate(null),
+        np.concatenate(null_images),
+        np.concatenate(best),
+        np.concatenate(null_best),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +153,14 @@ class _Part:
         """Of these texts in these pairs' places, n x 2."""
         by_texts = np.einsum("nd,nd->n", self.texts[texts], self.others[places])
         return np.stack([self.agreement(self.image[places], texts), by_texts], axis=1)
+
+    def best(self, further: int) -> Array:
+        """The best agreement that a text of each image has with the image so many places further on."""
+        images = int(self.image.max()) + 1
+        best = np.full(images, -np.inf)
+        agreement = self.agreement((self.image + further) % images, np.arange(len(self.image)))
+        np.maximum.at(best, self.image, agreement)
+        return best
 
 
 def _sums(vectors: Vectors, place: Index) -> Vectors:
