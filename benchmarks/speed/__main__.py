@@ -50,7 +50,7 @@ def main() -> None:
             results.append(compare(make(), flops))
             print(line(results[-1]), flush=True)
     memory = memory_table(options.only)
-    epochs = epoch_costs() if chosen("epochs", options.only) else []
+    epochs = list(epoch_costs()) if chosen("epochs", options.only) else []
     for title, rows in (("Peak of memory above data and weights", memory), ("Epochs", epochs)):
         if rows:
             print(f"\n{title}\n")

@@ -30,21 +30,39 @@ def encode_split(
 ) -> tuple[ImageCodes, TextCodes]:
     """Codes of all images and all texts of a split, in their order, without gradient. The matcher must be in
     evaluation mode."""
-    n_images, n_texts = reader.pairs.n_images, len(reader.pairs)
+    n_texts = len(reader.pairs)
+    images = encode_images(matcher, reader, device, batch_size=batch_size)
+    assert images is not None  # no limit was set
     with torch.no_grad():
-        images = []
-        for start in range(0, n_images, batch_size):
-            regions, mask = reader.images(np.arange(start, min(start + batch_size, n_images)))
-            images.append(
-                matcher.encode_images(regions.to(device), None if mask is None else mask.to(device))
-            )
         # Texts of similar length together: padding costs time.
         order = np.argsort(reader.lengths, kind="stable").astype(np.int64)
         texts = []
         for start in range(0, n_texts, batch_size):
             tokens, lengths = reader.texts(order[start : start + batch_size])
             texts.append(matcher.encode_texts(tokens.to(device), lengths.to(device)))
-    return _joined_images(images), _joined_texts(texts, torch.from_numpy(np.argsort(order, kind="stable")))
+    return images, _joined_texts(texts, torch.from_numpy(np.argsort(order, kind="stable")))
+
+
+def encode_images(
+    matcher: Matcher,
+    reader: BatchReader,
+    device: torch.device | str = "cpu",
+    most_numbers: int | None = None,
+    batch_size: int = 256,
+) -> ImageCodes | None:
+    """Codes of all images of a split, in their order, without gradient; None if they were more numbers than allowed.
+    The matcher must be in evaluation mode."""
+    n_images = reader.pairs.n_images
+    parts: list[ImageCodes] = []
+    with torch.no_grad():
+        for start in range(0, n_images, batch_size):
+            regions, mask = reader.images(np.arange(start, min(start + batch_size, n_images)))
+            codes = matcher.encode_images(regions.to(device), None if mask is None else mask.to(device))
+            each = (codes.regions.numel() + codes.vectors.numel()) // len(codes)
+            if most_numbers is not None and each * n_images > most_numbers:
+                return None
+            parts.append(codes)
+    return _joined_images(parts)
 
 
 def _joined_images(parts: list[ImageCodes]) -> ImageCodes:

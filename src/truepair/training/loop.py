@@ -12,11 +12,11 @@ from torch import Tensor
 
 from truepair.beliefs.ledger import Ledger
 from truepair.errors import TruepairError
-from truepair.evaluation.encoding import evaluating
+from truepair.evaluation.encoding import encode_images, evaluating
 from truepair.evaluation.networks import evaluate_networks
 from truepair.losses.reduce import reduce
 from truepair.matchers.base import Matcher
-from truepair.matchers.processes import rank
+from truepair.matchers.processes import count, rank
 from truepair.methods.base import Division, Method, Step, Stream, Sweep
 from truepair.pairs.augment import Augmentation
 from truepair.pairs.batch import BatchReader, PairBatch, Rows
@@ -34,6 +34,8 @@ from truepair.training.tracking import write_events
 
 # Numbers that keep the random orders of one seed apart: what a shuffle is for.
 SWEEP_ORDER, STEP_ORDER = 0, 1
+# How many numbers of image codes a sweep may keep, 1 GB; with more, images are encoded batch by batch.
+CODES = 2**28
 
 
 @dataclass
@@ -274,15 +276,26 @@ class Trainer:
         network = self.networks[number]
         # Both networks see the same batches, composed anew in each epoch.
         plan = self._batches(torch.arange(self.ledger.loss.shape[1]), clock.epoch, SWEEP_ORDER)
+        with evaluating(network):
+            return sweep(self.method, self._looked_over(network, plan), self.decoys)
 
-        def scored() -> Iterator[tuple[Tensor, Scores]]:
+    def _looked_over(self, network: Matcher, plan: Sequence[Rows]) -> Iterator[tuple[Tensor, Scores]]:
+        """Scores of each batch, in evaluation mode. Codes of images do not depend on the batch then, so that each
+        image is read and encoded once however many texts it has, where the codes of all are not too many."""
+        device, mixed = self.accelerator.device, self.precision == "bf16"
+        with autocast(device, mixed):
+            images = None if count() > 1 else encode_images(network, self.reader, device, CODES)
+        if images is None:
             with Prefetcher(self._share(rows) for rows in plan) as batches:
                 for rows, (batch, lengths) in zip(plan, batches, strict=True):
-                    batch, lengths = batch.to(self.accelerator.device), lengths.to(self.accelerator.device)
-                    yield torch.from_numpy(rows), self._scores(network, batch, lengths)
-
-        with evaluating(network):
-            return sweep(self.method, scored(), self.decoys)
+                    yield torch.from_numpy(rows), self._scores(network, batch.to(device), lengths.to(device))
+            return
+        for rows in plan:
+            tokens, lengths = self.reader.texts(rows)
+            own = torch.from_numpy(self.reader.pairs.image_of[rows]).to(device)
+            with autocast(device, mixed):
+                texts = network.encode_texts(tokens.to(device), lengths.to(device))
+            yield torch.from_numpy(rows), Scores(network, images.take(own), texts, mixed=mixed)
 
     # Beginnings and ends
 
