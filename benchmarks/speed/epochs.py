@@ -56,8 +56,8 @@ ROWS: dict[str, Method] = {
 def epoch_costs(turns: int = 3) -> Iterator[dict[str, Any]]:
     """Seconds of an epoch after warm-up, sweep included; the median over turns, in each of which every method runs.
 
-    NCR leaves noisy pairs out for the first half of its epochs. An early epoch is what the comparison with the published
-    scheme means, three prediction passes and one training pass; in a late one both train on the noisy pairs too.
+    NCR leaves noisy pairs out for the first half of its epochs. An early epoch is what the comparison with the
+    published scheme means, three prediction passes and one training pass; later both train on the noisy pairs too.
     """
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
