@@ -241,9 +241,12 @@ def _distinct(x: Vector, bins: int | None) -> tuple[Vector, Vector]:
     low, high = x.min(), x.max()
     if low == high:
         return np.array([low]), np.array([float(x.size)])
-    place = np.minimum(((x - low) * (bins / (high - low))).astype(np.int64), bins - 1)
-    counts = np.bincount(place, minlength=bins).astype(np.float64)
-    sums = np.bincount(place, weights=x, minlength=bins)
+    counts, sums = np.zeros(bins), np.zeros(bins)
+    for start in range(0, x.size, _PIECE):
+        piece = x[start : start + _PIECE]
+        place = np.minimum(((piece - low) * (bins / (high - low))).astype(np.int64), bins - 1)
+        counts += np.bincount(place, minlength=bins)
+        sums += np.bincount(place, weights=piece, minlength=bins)
     full = counts > 0
     return sums[full] / counts[full], counts[full]
 

@@ -168,8 +168,9 @@ class _Aligned(torch.autograd.Function):
         powers, norms = _attention(regions, words, owners)
         outputs = regions.new_empty(len(regions), len(words), len(weight))
         for some in _at_once(regions):
-            contexts, _ = _contexts(powers, regions, some)
-            outputs[some] = product(contexts.sub_(words).square_(), weight, bias)
+            contexts, lengths = _contexts(powers, regions, some)
+            distances = torch.addcdiv(words, contexts, lengths, value=-1, out=contexts).square_()
+            outputs[some] = product(distances, weight, bias)
         lengths = torch.linalg.vector_norm(outputs, dim=-1, keepdim=True).add_(EPS)
         outputs.div_(lengths)
         ctx.save_for_backward(regions, words, owners.of_word, weight, powers, norms, outputs, lengths)
@@ -185,7 +186,7 @@ class _Aligned(torch.autograd.Function):
         doubled = 2 * weight.T
         for some in _at_once(regions):
             contexts, lengths = _contexts(powers, regions, some)
-            differences = contexts - words
+            differences = contexts.div_(lengths) - words
             of_contexts = product(of_outputs[some], doubled).mul_(differences)
             of_words -= of_contexts.sum(dim=0) if len(of_contexts) > 1 else of_contexts[0]
             squares = differences.square_().flatten(0, 1)
@@ -224,14 +225,13 @@ def _attention(regions: Tensor, words: Tensor, owners: Owners) -> tuple[Tensor, 
     powers = F.leaky_relu_(product(words, regions.flatten(0, 1)), SLOPE).view(len(words), *regions.shape[:2])
     norms = powers.new_zeros(owners.texts + 1, *regions.shape[:2])
     norms.index_add_(0, owners.of_word, powers.square()).sqrt_().add_(EPS)
-    return powers.div_(norms.index_select(0, owners.of_word)).mul_(SMOOTH).exp_(), norms
+    return powers.div_((norms / SMOOTH).index_select(0, owners.of_word)).exp_(), norms
 
 
 def _contexts(powers: Tensor, regions: Tensor, some: slice) -> tuple[Tensor, Tensor]:
-    """What each word sees of some images at unit length, n x t x d, and the length it had."""
+    """What each word sees of some images, n x t x d, and its length."""
     contexts = _each(powers[:, some].transpose(0, 1), regions[some])
-    lengths = torch.linalg.vector_norm(contexts, dim=-1, keepdim=True).add_(EPS**2)
-    return contexts.div_(lengths), lengths
+    return contexts, torch.linalg.vector_norm(contexts, dim=-1, keepdim=True).add_(EPS**2)
 
 
 def _through_unit_length(gradient: Tensor, unit: Tensor, lengths: Tensor, eps: float) -> Tensor:
