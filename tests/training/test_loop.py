@@ -2,6 +2,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -261,3 +262,16 @@ def test_what_is_no_number_stops_the_run_and_spares_the_checkpoint(
     whole = fit(tiny_data, "plain", out=tmp_path / "whole", **arguments)
     resume(run.folder, quiet=True)
     assert [entry["loss"] for entry in run.metrics] == [entry["loss"] for entry in whole.metrics]
+
+
+def test_a_sweep_says_the_same_whether_images_are_encoded_once_or_with_every_text(
+    tiny_data, tmp_path, quick, monkeypatch
+):
+    """The first sweep after the warm-up, on networks that are the same in both runs."""
+    losses = []
+    for name, most in (("once", loop.CODES), ("anew", 0)):
+        monkeypatch.setattr(loop, "CODES", most)
+        run = fit(tiny_data, "ncr", out=tmp_path / name, seed=1, **quick(warmup=1, pieces=(1,)))
+        losses.append(run.ledger()["loss"].to_numpy())
+    np.testing.assert_allclose(losses[0], losses[1], atol=1e-5)
+    assert losses[0].std() > 0
