@@ -141,3 +141,14 @@ def test_no_weight_is_negative():
     moved[:, 1] += 1
     scores, _ = room._learnt(np.concatenate([evidence, moved]), null, 0)
     assert (scores[500:] >= scores[:500]).all()
+
+
+def test_texts_that_came_as_vectors_vouch_too(noisy):
+    generator = np.random.default_rng(3)
+    words = sorted({word for text in noisy.texts for word in text.split()})
+    looks = dict(zip(words, generator.normal(size=(len(words), 40)), strict=True))
+    vectors = np.array([sum(looks[word] for word in text.split()) for text in noisy.texts], dtype=np.float32)
+    embedded = replace(noisy, texts=(), text_vectors=vectors)
+    judgement = judge(embedded)
+    assert judgement.with_texts
+    assert auc(judgement.probability, noisy.mismatched) > 0.95

@@ -72,8 +72,8 @@ def vouched(pairs: Pairs, heard: Testimony, probability: Array, seed: int = 0) -
 
 def _wordings(pairs: Pairs) -> Index:
     """A number per text, the same for the same text: one that is there twice does not vouch for itself."""
-    numbers: dict[str | bytes, int] = {}
-    every = pairs.texts if pairs.text_vectors is None else (row.tobytes() for row in pairs.text_vectors)
+    numbers: dict[str | int, int] = {}
+    every = pairs.texts if pairs.text_vectors is None else (hash(row.tobytes()) for row in pairs.text_vectors)
     return np.array([numbers.setdefault(text, len(numbers)) for text in every], dtype=np.int64)
 
 
