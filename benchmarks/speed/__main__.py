@@ -10,7 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,8 @@ def main() -> None:
         if chosen(name, options.only):
             results.append(compare(make(), flops))
             print(line(results[-1]), flush=True)
-    memory = memory_table(options.only)
-    epochs = list(epoch_costs()) if chosen("epochs", options.only) else []
-    for title, rows in (("Peak of memory above data and weights", memory), ("Epochs", epochs)):
-        if rows:
-            print(f"\n{title}\n")
-            for row in rows:
-                print(f"- {row['name']}: {row['text']}", flush=True)
+    memory = shown("Peak of memory above data and weights", memory_table(options.only))
+    epochs = shown("Epochs", epoch_costs() if chosen("epochs", options.only) else ())
     if any(result.others > 0.1 for result in results):
         print("\nOther processes took more than a tenth of the machine: repeat on a quiet one.")
     if options.json:
@@ -70,6 +65,17 @@ def main() -> None:
         options.json.write_text(json.dumps(everything, indent=1) + "\n")
 
 
+def shown(title: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print each row as soon as it is measured."""
+    seen = []
+    for row in rows:
+        if not seen:
+            print(f"\n{title}\n")
+        print(f"- {row['name']}: {row['text']}", flush=True)
+        seen.append(row)
+    return seen
+
+
 def chosen(name: str, only: Sequence[str]) -> bool:
     return not only or any(word.lower() in name.lower() for word in only)
 
@@ -82,18 +88,16 @@ def line(result: Result) -> str:
     )
 
 
-def memory_table(only: Sequence[str]) -> list[dict[str, Any]]:
+def memory_table(only: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Every side in a process of its own, since a peak never falls."""
-    rows = []
     for name in PEAKS:
         if chosen(name, only):
             ours, plain = (_peak_elsewhere(name, side) for side in ("ours", "reference"))
             text = f"{ours / 2**20:.0f} MB, plain {plain / 2**20:.0f} MB ({ours / plain:.2f})"
-            rows.append({"name": name, "ours": ours, "reference": plain, "text": text})
+            yield {"name": name, "ours": ours, "reference": plain, "text": text}
     if chosen(EVALUATION, only):
         grown = _peak_elsewhere(EVALUATION, "ours")
-        rows.append({"name": EVALUATION, "ours": grown, "text": f"{grown / 2**20:.0f} MB"})
-    return rows
+        yield {"name": EVALUATION, "ours": grown, "text": f"{grown / 2**20:.0f} MB"}
 
 
 EVALUATION = "SGR evaluation, 1,000 x 5,000"
