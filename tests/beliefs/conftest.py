@@ -1,7 +1,12 @@
 """Data that a linear model understands, with similar pictures in it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+
+from truepair.beliefs.witness import hear
+from truepair.pairs.noise import caption_noise
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +25,14 @@ def scenes(tmp_path_factory):
     np.save(folder / "train_ims.npy", np.array(features, dtype=np.float16))
     (folder / "train_caps.txt").write_text("\n".join(lines) + "\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def noisy(clean):
+    """A module's `clean` pairs, 30 % of the texts moved."""
+    return replace(clean, image_of=caption_noise(clean.image_of, 0.3, 1), true_image_of=clean.image_of)
+
+
+@pytest.fixture(scope="module")
+def heard(noisy):
+    return hear(noisy)

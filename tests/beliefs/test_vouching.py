@@ -12,7 +12,7 @@ from truepair.beliefs.share import estimate_share
 from truepair.beliefs.vouching import vouched
 from truepair.beliefs.witness import hear, text_vectors
 from truepair.evaluation.identification import auc
-from truepair.pairs.noise import caption_noise, image_noise
+from truepair.pairs.noise import image_noise
 from truepair.pairs.readers import load_pairs
 
 
@@ -22,16 +22,6 @@ def clean(scenes):
     pairs = load_pairs(scenes)
     blur = np.random.default_rng(4).normal(0, 3.5, pairs.images.shape)
     return replace(pairs, images=np.asarray(pairs.images, dtype=np.float32) + blur.astype(np.float32))
-
-
-@pytest.fixture(scope="module")
-def noisy(clean):
-    return replace(clean, image_of=caption_noise(clean.image_of, 0.3, 1), true_image_of=clean.image_of)
-
-
-@pytest.fixture(scope="module")
-def heard(noisy):
-    return hear(noisy)
 
 
 @pytest.fixture(scope="module")

@@ -12,23 +12,12 @@ from truepair.beliefs.siblings import hear_siblings, swapped_share
 from truepair.beliefs.witness import hear, pooled
 from truepair.errors import TruepairError
 from truepair.evaluation.identification import auc
-from truepair.pairs.noise import caption_noise
 from truepair.pairs.readers import load_pairs
 
 
 @pytest.fixture(scope="module")
 def clean(scenes):
     return load_pairs(scenes)
-
-
-@pytest.fixture(scope="module")
-def noisy(clean):
-    return replace(clean, image_of=caption_noise(clean.image_of, 0.3, 1), true_image_of=clean.image_of)
-
-
-@pytest.fixture(scope="module")
-def heard(noisy):
-    return hear(noisy)
 
 
 def test_finds_what_was_put_in(noisy, heard):

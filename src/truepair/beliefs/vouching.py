@@ -20,14 +20,13 @@ from scipy.special import expit
 from truepair.beliefs.canonical import Agreement
 from truepair.beliefs.null import mismatch_probability, normal_scale, rank_in_null
 from truepair.beliefs.share import mismatched_share
+from truepair.beliefs.siblings import FEWEST
 from truepair.beliefs.whitening import Vectors, unit
 from truepair.beliefs.witness import NULLS, Testimony, text_vectors
 from truepair.pairs.core import Pairs
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-FEWEST = 50
-"""Images with several texts needed to say anything."""
 TOGETHER = 20_000
 """Pairs whose texts are held in memory at a time; re-pairings are drawn among them."""
 ROUNDS = 3

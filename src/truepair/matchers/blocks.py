@@ -126,15 +126,13 @@ def score_matrix(
     """n x m, in the order given. score: some images (or all at once) with a block of texts, rows x columns.
 
     width: how many numbers the largest temporary of score has for every image and word. one_by_one: whether score
-    goes through its images one after the other where that pays (`image_by_image`): few images, many words then.
+    goes through its images one after the other where that pays, on a processor: few images, many words then.
     """
-    parts, columns = [], []
-    rows, most_words = image_blocks(images, width), BLOCK_WORDS
+    parts, columns, most_words = [], [], BLOCK_WORDS
+    cut = image_groups if one_by_one else image_blocks
+    rows = [images] if all_images else cut(images, width)
     if one_by_one and on_processor(images):
-        rows = image_groups(images, width)
         most_words = max(BLOCK_WORDS, block_numbers(images.regions.device) // 2 // width)
-    if all_images:
-        rows = [images]
     for block in text_blocks(texts, most_words):
         parts.append(torch.cat([score(part, block) for part in rows]))
         columns.append(block.columns)
